@@ -1,0 +1,1 @@
+//! What the integration tests share: starting a node, talking RESP to it, finding free ports.
