@@ -1,1 +1,20 @@
-//! What the integration tests share: starting a node, talking RESP to it, finding free ports.
+//! What the integration tests share: starting a node or a redis-server, talking RESP and HTTP to it, and saying that a
+//! test cannot run here.
+//!
+//! Everything panics with the reason on failure, since a test can do nothing else with it, and everything that was
+//! started is ended by `Drop`, so that a failing test leaves no process and no file behind.
+
+mod http;
+mod node;
+mod process;
+mod redis_server;
+mod require;
+mod resp;
+mod scratch;
+
+pub use http::{HttpReply, http};
+pub use node::{Node, StartFailure, run_tollgate, tollgate_path};
+pub use redis_server::RedisServer;
+pub use require::{find_tool, skip_without};
+pub use resp::{Client, DecodeError, Value, decode, encode_command};
+pub use scratch::ScratchDir;
