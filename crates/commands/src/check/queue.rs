@@ -1,0 +1,354 @@
+//! The queue of a turn's checks, and how a batch of them is decided.
+//!
+//! A flush goes over the batch in passes, so that the cache misses of different keys overlap and Lua is called once:
+//! warm the store, find the buckets, decide, write the states back (first those that stay in place, then those that move or are
+//! new, since an insert invalidates places), answer in order.
+
+use super::reply::{Shown, write};
+use super::{Order, Shape, Subject};
+use crate::shard::{Shard, Verdict};
+use crate::{CommandError, Env};
+use tollgate_limiter::{Decision, Source};
+use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_script::{Batch, MAX_BATCH, OpIx, ParamsId, PolicyId, Progress, StateIn, StateIx};
+use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Place, Space, State, Store};
+
+/// Slots of the table that finds two checks of one bucket; a power of two, at least twice the batch.
+const SAME_KEY_SLOTS: usize = 2 * MAX_BATCH;
+/// Marks an empty slot of that table.
+const NOBODY: u8 = u8::MAX;
+/// Key bytes that a queue keeps between turns; a huge key's memory is given back.
+const KEPT_KEY_BYTES: usize = 64 * 1024;
+
+/// Whether a flush got to the end of its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Flow {
+    /// Every queued check is answered.
+    Done,
+    /// The policies used up the time of one budget; the rest waits. Serve others, then flush again.
+    Yield,
+}
+
+/// One queued check.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    space: Space,
+    /// Where in `keys` the key is.
+    key: (u32, u32),
+    policy: PolicyId,
+    params: ParamsId,
+    limit: u64,
+    burst: u64,
+    cost: u64,
+    peek: bool,
+    shape: Shape,
+}
+
+/// The bucket of one or more checks of a batch.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    /// The check that named it first.
+    first: u8,
+    policy: PolicyId,
+    state: StateIx,
+    place: Option<Place>,
+    /// An expiry that the user asked for, which a check may put off but not bring forward.
+    pinned: Option<Expiry>,
+    clock_us: u64,
+    clock_offset_us: i64,
+    /// When the last check that was not a peek said it is full again.
+    full_at_us: Option<u64>,
+    /// There was no memory for it.
+    refused: bool,
+}
+
+/// What became of a check before the policies saw it.
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    /// It is in the batch.
+    Op { op: OpIx, bucket: u8 },
+    /// Its bucket has another policy.
+    OtherPolicy(PolicyId),
+}
+
+/// Checks of one connection's turn that wait to be decided together. Reused from turn to turn, it keeps its memory.
+#[derive(Debug)]
+pub struct CheckQueue {
+    pending: Vec<Pending>,
+    keys: Vec<u8>,
+    buckets: Vec<Bucket>,
+    asked: Vec<Asked>,
+    same_key: [u8; SAME_KEY_SLOTS],
+}
+
+impl Default for CheckQueue {
+    fn default() -> Self {
+        Self {
+            pending: Vec::with_capacity(MAX_BATCH),
+            keys: Vec::new(),
+            buckets: Vec::with_capacity(MAX_BATCH),
+            asked: Vec::with_capacity(MAX_BATCH),
+            same_key: [NOBODY; SAME_KEY_SLOTS],
+        }
+    }
+}
+
+impl CheckQueue {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Whether it must be flushed before another check can be queued.
+    pub fn is_full(&self) -> bool {
+        self.pending.len() >= MAX_BATCH
+    }
+
+    /// Forgets the first `n` checks.
+    fn drop_front(&mut self, n: usize) {
+        self.pending.drain(..n);
+        if self.pending.is_empty() {
+            self.keys.clear();
+            self.keys.shrink_to(KEPT_KEY_BYTES);
+        }
+    }
+}
+
+/// The keys of a batch, hashed.
+type Keys<'a> = smallvec::SmallVec<[Key<'a>; MAX_BATCH]>;
+
+impl Shard {
+    /// Queues a parsed check. The queue must not be full.
+    pub(crate) fn queue_check(&mut self, env: &Env, queue: &mut CheckQueue, order: &Order, request: Request<'_>) -> Result<(), CommandError> {
+        debug_assert!(!queue.is_full());
+        let key = request.arg(1);
+        if key.len() > MAX_KEY_BYTES {
+            return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
+        }
+        let params = self.intern(order.policy, order.quota)?;
+        // Held until the flush: the cache of unused parameters must not lose what the queue refers to.
+        self.policies.retain(params);
+        let start = queue.keys.len() as u32;
+        queue.keys.extend_from_slice(key);
+        queue.pending.push(Pending {
+            space: order.space(env.db),
+            key: (start, queue.keys.len() as u32),
+            policy: order.policy,
+            params,
+            limit: order.quota.limit.get(),
+            burst: order.quota.burst.get(),
+            cost: order.cost,
+            peek: order.peek,
+            shape: order.shape,
+        });
+        Ok(())
+    }
+
+    /// Decides what is queued and writes the replies, in order. [`Flow::Yield`] means that the policies used up their
+    /// time and that checks are left: let others run, then call again. `env` is that of the connection.
+    pub fn flush(&mut self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> Flow {
+        while !queue.is_empty() {
+            let (decided, progress) = self.flush_batch(env, queue, out);
+            for pending in &queue.pending[..decided] {
+                self.policies.release(pending.params);
+            }
+            queue.drop_front(decided);
+            if progress == Progress::More && !queue.is_empty() {
+                return Flow::Yield;
+            }
+        }
+        Flow::Done
+    }
+
+    /// One pass over what is queued. Returns how many checks, from the front, are answered.
+    fn flush_batch(&mut self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> (usize, Progress) {
+        let CheckQueue { pending, keys: key_bytes, buckets, asked, same_key } = queue;
+        // queue_check admitted the length, and the caller routed the key here by its slot.
+        let keys: Keys<'_> = pending.iter().map_while(|p| self.store.key(p.space, &key_bytes[p.key.0 as usize..p.key.1 as usize]).ok()).collect();
+        debug_assert_eq!(keys.len(), pending.len(), "a key of another shard");
+        self.store.warm(&keys);
+        self.batch.clear();
+        buckets.clear();
+        asked.clear();
+        same_key.fill(NOBODY);
+        for (index, (check, key)) in pending.iter().zip(&keys).enumerate() {
+            let found = find_bucket(same_key, &keys, buckets, key, pending);
+            let bucket = match found {
+                Ok(bucket) => bucket,
+                Err(slot) => {
+                    let bucket = self.load_bucket(env, index as u8, check, key);
+                    same_key[slot] = buckets.len() as u8;
+                    buckets.push(bucket);
+                    (buckets.len() - 1) as u8
+                }
+            };
+            let seen = &buckets[bucket as usize];
+            if seen.policy != check.policy {
+                if seen.place.is_none() {
+                    // Whether an earlier check creates the bucket is not known yet: decide those first.
+                    break;
+                }
+                asked.push(Asked::OtherPolicy(seen.policy));
+                continue;
+            }
+            let op = self.batch.check(check.params, seen.state, seen.clock_us, check.cost, check.peek);
+            asked.push(Asked::Op { op, bucket });
+        }
+        let progress = self.policies.run(&mut self.batch);
+        let decided = count_decided(asked, &self.batch);
+        note_full_at(pending, &asked[..decided], buckets, &self.batch);
+        self.write_back(&keys, pending, buckets);
+        for (check, asked) in pending.iter().zip(&asked[..decided]) {
+            self.answer(env, check, asked, buckets, out);
+        }
+        (decided, progress)
+    }
+
+    /// Looks a bucket up and puts its state into the batch.
+    fn load_bucket(&mut self, env: &Env, first: u8, check: &Pending, key: &Key<'_>) -> Bucket {
+        let clock_offset_us = self.store.slot(key.slot()).clock_offset_us;
+        let clock_us = env.now_us.saturating_add_signed(clock_offset_us);
+        let mut bucket = Bucket {
+            first,
+            policy: check.policy,
+            state: StateIx::default(),
+            place: self.store.find(key),
+            pinned: None,
+            clock_us,
+            clock_offset_us,
+            full_at_us: None,
+            refused: false,
+        };
+        bucket.state = match bucket.place {
+            None => self.batch.state(StateIn { params: None, fields: &[] }),
+            Some(place) => {
+                let stored = self.store.bucket(place);
+                let params = ParamsId::from_u32(stored.params);
+                bucket.policy = self.policies.policy_of(params);
+                bucket.pinned = stored.pinned.then_some(stored.expiry);
+                match stored.state {
+                    State::Numbers(numbers) => self.batch.state(StateIn { params: Some(params), fields: numbers.as_slice() }),
+                    // A policy with a buffer: never equal to the policy of a queued check.
+                    State::Blob(_) => self.batch.state(StateIn { params: Some(params), fields: &[] }),
+                }
+            }
+        };
+        bucket
+    }
+
+    /// Stores the changed states: what stays in place first, since an insert invalidates places.
+    fn write_back(&mut self, keys: &Keys<'_>, pending: &[Pending], buckets: &mut [Bucket]) {
+        let mut to_put = smallvec::SmallVec::<[u8; MAX_BATCH]>::new();
+        for (index, bucket) in buckets.iter().enumerate() {
+            let after = self.batch.state_after(bucket.state);
+            let Some(full_at_us) = bucket.full_at_us else { continue };
+            if !after.changed {
+                continue;
+            }
+            let in_place = bucket.place.is_some_and(|place| {
+                let before = self.store.bucket(place).params;
+                let params = after.params.as_u32();
+                let updated = self.store.update(place, params, expiry(full_at_us, bucket.pinned), bucket.pinned.is_some(), after.fields);
+                if updated && params != before {
+                    self.policies.retain(after.params);
+                    self.policies.release(ParamsId::from_u32(before));
+                }
+                updated
+            });
+            // A bucket that is full needs no memory: a new one is not stored at all.
+            if !in_place && (bucket.place.is_some() || full_at_us > bucket.clock_us) {
+                to_put.push(index as u8);
+            }
+        }
+        for index in to_put {
+            let bucket = &mut buckets[index as usize];
+            let first = bucket.first as usize;
+            debug_assert!(first < pending.len());
+            bucket.refused = self.put_after(&keys[first], bucket).is_err();
+        }
+    }
+
+    fn put_after(&mut self, key: &Key<'_>, bucket: &Bucket) -> Result<(), CommandError> {
+        let after = self.batch.state_after(bucket.state);
+        let fields: smallvec::SmallVec<[f64; 4]> = after.fields.into();
+        let params = after.params;
+        let full_at_us = bucket.full_at_us.unwrap_or(bucket.clock_us);
+        self.put_bucket(key, params, expiry(full_at_us, bucket.pinned), bucket.pinned.is_some(), &crate::shard::StateBuf::Numbers(fields))
+    }
+
+    fn answer(&mut self, env: &Env, check: &Pending, asked: &Asked, buckets: &[Bucket], out: &mut Vec<u8>) {
+        let (op, bucket) = match *asked {
+            Asked::Op { op, bucket } => (op, &buckets[bucket as usize]),
+            Asked::OtherPolicy(live) => {
+                self.stats.count(check.policy, Verdict::Error);
+                let name = |id| self.policies.info(id).name.clone();
+                let error = CommandError::OtherPolicy { live: name(live), asked: name(check.policy) };
+                ReplyWriter::new(out, env.proto).error(&error.to_string());
+                return;
+            }
+        };
+        match self.batch.outcome(op) {
+            Ok(_) if bucket.refused && !check.peek => {
+                self.stats.count(check.policy, Verdict::Error);
+                ReplyWriter::new(out, env.proto).error(&CommandError::OutOfMemory.to_string());
+            }
+            Ok(outcome) => {
+                self.stats.count(check.policy, if outcome.allowed { Verdict::Allowed } else { Verdict::Denied });
+                let decision = Decision::from_policy(outcome.allowed, check.limit, outcome.remaining, outcome.retry_after_us, outcome.full_at_us, Source::Owner);
+                let shown = Shown { decision, burst: check.burst, clock_us: bucket.clock_us, clock_offset_us: bucket.clock_offset_us };
+                write(out, env, check.shape, &shown);
+            }
+            Err(fault) => {
+                let error = self.fault(check.policy, &fault);
+                ReplyWriter::new(out, env.proto).error(&error.to_string());
+            }
+        }
+    }
+}
+
+impl Order {
+    /// The space of the bucket, for a connection that has selected database `db`.
+    pub(crate) fn space(&self, db: u8) -> Space {
+        match self.subject {
+            Subject::Plain => Space::Db(db),
+            Subject::Rule(number) => Space::Rule(number),
+        }
+    }
+}
+
+/// When a bucket may be dropped: when it is full again, or later if the user said so.
+pub(crate) fn expiry(full_at_us: u64, pinned: Option<Expiry>) -> Expiry {
+    let natural = Expiry::from_us(full_at_us);
+    pinned.map_or(natural, |pinned| pinned.max(natural))
+}
+
+/// The bucket that an earlier check of the batch has for this key, or the slot of `same_key` where it belongs.
+fn find_bucket(same_key: &[u8; SAME_KEY_SLOTS], keys: &Keys<'_>, buckets: &[Bucket], key: &Key<'_>, _pending: &[Pending]) -> Result<u8, usize> {
+    let mut slot = key.hash() as usize % SAME_KEY_SLOTS;
+    loop {
+        match same_key[slot] {
+            NOBODY => return Err(slot),
+            bucket if keys[buckets[bucket as usize].first as usize] == *key => return Ok(bucket),
+            _ => slot = (slot + 1) % SAME_KEY_SLOTS,
+        }
+    }
+}
+
+/// How many checks from the front the policies have decided.
+fn count_decided(asked: &[Asked], batch: &Batch) -> usize {
+    let undecided = |asked: &Asked| matches!(*asked, Asked::Op { op, .. } if !batch.is_decided(op));
+    asked.iter().position(undecided).unwrap_or(asked.len())
+}
+
+/// Notes for each bucket when it is full again after the last check that counted.
+fn note_full_at(pending: &[Pending], asked: &[Asked], buckets: &mut [Bucket], batch: &Batch) {
+    for (check, asked) in pending.iter().zip(asked) {
+        if let Asked::Op { op, bucket } = *asked
+            && !check.peek
+            && let Ok(outcome) = batch.outcome(op)
+        {
+            buckets[bucket as usize].full_at_us = Some(outcome.full_at_us);
+        }
+    }
+}

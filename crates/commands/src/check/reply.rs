@@ -1,0 +1,70 @@
+//! Replies of checks.
+
+use super::Shape;
+use crate::Env;
+use tollgate_limiter::{Decision, us_to_s_ceil};
+use tollgate_protocol::{Proto, ReplyWriter};
+
+/// A decision and what the reply needs beside it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shown {
+    pub decision: Decision,
+    /// The capacity B.
+    pub burst: u64,
+    /// The slot's clock at the decision.
+    pub clock_us: u64,
+    /// How far the slot's clock is ahead of the node's.
+    pub clock_offset_us: i64,
+}
+
+/// Writes a decision in the shape that the command asks for.
+pub(crate) fn write(out: &mut Vec<u8>, env: &Env, shape: Shape, shown: &Shown) {
+    match shape {
+        Shape::RlCheck => write_rl(out, env, shown),
+        Shape::Throttle => write_throttle(out, env.proto, shown),
+    }
+}
+
+/// The reply of RL.CHECK: an array in RESP2, a map in RESP3.
+pub(crate) fn write_rl(out: &mut Vec<u8>, env: &Env, shown: &Shown) {
+    let decision = &shown.decision;
+    // Both are far below 2^63: amounts end at 10^12, times at 2^53.
+    let retry_after_ms = decision.retry_after_us.map_or(-1, |us| tollgate_limiter::us_to_ms_ceil(us) as i64);
+    let reset_at_ms = env.unix_ms_ceil(decision.full_at_us, shown.clock_offset_us) as i64;
+    let numbers = [i64::from(decision.allowed), decision.limit as i64, decision.remaining as i64, retry_after_ms, reset_at_ms];
+    let source = decision.source.as_str().as_bytes();
+    let mut reply = ReplyWriter::new(out, env.proto);
+    match env.proto {
+        Proto::Resp2 => {
+            reply.array(6);
+            for n in numbers {
+                reply.int(n);
+            }
+            reply.bulk(source);
+        }
+        Proto::Resp3 => {
+            reply.map(6);
+            for (name, n) in ["allowed", "limit", "remaining", "retry_after_ms", "reset_at_ms"].iter().zip(numbers) {
+                reply.bulk(name.as_bytes());
+                reply.int(n);
+            }
+            reply.bulk(b"source");
+            reply.bulk(source);
+        }
+    }
+}
+
+/// The reply of CL.THROTTLE: five integers, whole seconds rounded up; retry is -1 when allowed and when never.
+fn write_throttle(out: &mut Vec<u8>, proto: Proto, shown: &Shown) {
+    let decision = &shown.decision;
+    let retry_s = match decision.retry_after_us {
+        Some(us) if !decision.allowed => us_to_s_ceil(us) as i64,
+        _ => -1,
+    };
+    let reset_s = us_to_s_ceil(decision.full_at_us.saturating_sub(shown.clock_us)) as i64;
+    let mut reply = ReplyWriter::new(out, proto);
+    reply.array(5);
+    for n in [i64::from(!decision.allowed), shown.burst as i64, decision.remaining as i64, retry_s, reset_s] {
+        reply.int(n);
+    }
+}

@@ -1,0 +1,375 @@
+//! A shard: the entries of a range of slots, and the policies that decide on them. One thread owns it.
+
+use crate::check::{CheckQueue, expiry};
+use crate::env::Env;
+use crate::error::CommandError;
+use crate::table::{Run, Spec};
+use std::ops::Range;
+use std::sync::Arc;
+use tollgate_limiter::{DEFAULT_POLICY, Quota, RuleSet};
+use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_script::{Batch, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyLimits, PolicySource};
+use tollgate_store::{Expiry, Key, State, Store, Trash};
+
+/// What a shard does when it has no memory for a new key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenFull {
+    /// Drops the buckets that are cheapest to lose: those that are full again soonest.
+    #[default]
+    Shed,
+    /// Refuses new keys with OOM.
+    Refuse,
+}
+
+/// How a shard is made.
+#[derive(Debug, Clone)]
+pub struct ShardConfig {
+    /// The slots it owns.
+    pub slots: Range<u16>,
+    /// Seed of the store's hash; random, so that collisions cannot be prepared.
+    pub seed: u64,
+    /// The node's clock at the start, in microseconds.
+    pub now_us: u64,
+    /// Policy files.
+    pub policies: Arc<[PolicySource]>,
+    /// Bounds of the policies.
+    pub policy_limits: PolicyLimits,
+    /// The rules.
+    pub rules: Arc<RuleSet>,
+    /// Bytes that entries may take; 0 is no bound.
+    pub max_memory_bytes: usize,
+    /// What happens at that bound.
+    pub when_full: WhenFull,
+}
+
+/// What a check came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Admitted.
+    Allowed,
+    /// Not admitted.
+    Denied,
+    /// Answered with an error.
+    Error,
+}
+
+/// Checks of one policy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PolicyStats {
+    /// Admitted checks, peeks included.
+    pub allowed: u64,
+    /// Denied checks.
+    pub denied: u64,
+    /// Checks that the policy failed to decide, or that had no memory, or met another policy's bucket.
+    pub errors: u64,
+    /// Of those, policy calls that overran their time.
+    pub overruns: u64,
+}
+
+/// What a shard counts. It only grows; the node publishes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShardStats {
+    /// By policy, in the order of the host's ids.
+    pub policies: Vec<PolicyStats>,
+    /// Buckets dropped because they were full again.
+    pub expired: u64,
+    /// Buckets dropped for want of memory.
+    pub shed: u64,
+    /// New keys refused for want of memory.
+    pub out_of_memory: u64,
+    /// Checks refused because every interned limit was in use.
+    pub too_many_limits: u64,
+}
+
+impl ShardStats {
+    pub(crate) fn count(&mut self, policy: PolicyId, verdict: Verdict) {
+        let Some(stats) = self.policies.get_mut(policy.index()) else { return };
+        match verdict {
+            Verdict::Allowed => stats.allowed += 1,
+            Verdict::Denied => stats.denied += 1,
+            Verdict::Error => stats.errors += 1,
+        }
+    }
+}
+
+/// The parameters that the shard interned last: most traffic has few, and runs of one.
+#[derive(Debug, Clone, Copy)]
+struct LastParams {
+    policy: PolicyId,
+    quota: Quota,
+    id: ParamsId,
+}
+
+/// A rule as this shard sees it.
+#[derive(Debug, Clone, Copy)]
+struct ShardRule {
+    policy: PolicyId,
+    quota: Quota,
+}
+
+/// What [`Shard::run`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Step {
+    /// The command is answered, or queued.
+    Done,
+    /// Nothing happened yet: flush the queue, then run the same command again.
+    FlushFirst,
+}
+
+/// A store and its policies.
+#[derive(Debug)]
+pub struct Shard {
+    pub(crate) store: Store,
+    pub(crate) policies: PolicyHost,
+    pub(crate) batch: Batch,
+    pub(crate) stats: ShardStats,
+    rules: Arc<RuleSet>,
+    shard_rules: Vec<ShardRule>,
+    default_policy: PolicyId,
+    last_params: Option<LastParams>,
+    max_memory_bytes: usize,
+    when_full: WhenFull,
+    draw: u64,
+    trash: Vec<Trash>,
+}
+
+impl Shard {
+    /// Compiles the policies and makes an empty store. Fails when a policy file or a rule is not acceptable.
+    pub fn new(config: ShardConfig) -> Result<Self, ShardError> {
+        let policies = PolicyHost::new(&config.policies, config.policy_limits)?;
+        let default_policy = policies.policy(DEFAULT_POLICY.as_bytes()).ok_or(ShardError::NoDefaultPolicy)?;
+        let mut shard_rules = Vec::with_capacity(config.rules.len());
+        for number in 0..config.rules.len() as u32 {
+            let Some(rule) = config.rules.by_number(number) else { break };
+            let policy = policies
+                .policy(rule.policy.as_bytes())
+                .ok_or_else(|| ShardError::RulePolicy { id: rule.id.clone(), policy: rule.policy.clone() })?;
+            let quota = rule.quota(policies.info(policy).burst)?;
+            shard_rules.push(ShardRule { policy, quota });
+        }
+        let stats = ShardStats { policies: vec![PolicyStats::default(); policies.len()], ..ShardStats::default() };
+        Ok(Self {
+            store: Store::new(config.slots, config.seed, config.now_us),
+            batch: Batch::new(),
+            policies,
+            stats,
+            rules: config.rules,
+            shard_rules,
+            default_policy,
+            last_params: None,
+            max_memory_bytes: config.max_memory_bytes,
+            when_full: config.when_full,
+            draw: config.seed,
+            trash: Vec::new(),
+        })
+    }
+
+    /// Runs or queues a command whose key, if any, is in this shard, and writes the reply.
+    pub fn run(&mut self, env: &Env, queue: &mut CheckQueue, spec: &Spec, request: Request<'_>, out: &mut Vec<u8>) -> Step {
+        let result = match spec.run {
+            Run::Check(parse) => {
+                if queue.is_full() {
+                    return Step::FlushFirst;
+                }
+                match parse(self, request) {
+                    Ok(order) if self.policies.info(order.policy).is_batched() => self.queue_check(env, queue, &order, request),
+                    // A policy with a buffer is decided alone; what came before it answers first.
+                    Ok(_) | Err(_) if !queue.is_empty() => return Step::FlushFirst,
+                    Ok(order) => self.check_alone(env, &order, request.arg(1), out),
+                    Err(error) => Err(error),
+                }
+            }
+            _ if !queue.is_empty() => return Step::FlushFirst,
+            Run::Key(run) => run(self, env, request, out),
+            Run::EachKey(run) => {
+                let count = (1..request.len()).map(|i| run(self, env, request.arg(i))).sum::<Result<i64, _>>();
+                count.map(|count| ReplyWriter::new(out, env.proto).int(count))
+            }
+            Run::Connection | Run::Keyspace => Err(CommandError::Other(format!("'{}' does not run in a shard", spec.name))),
+        };
+        match result {
+            Ok(()) => Step::Done,
+            Err(_) if !queue.is_empty() => Step::FlushFirst,
+            Err(error) => {
+                ReplyWriter::new(out, env.proto).error(&error.to_string());
+                Step::Done
+            }
+        }
+    }
+
+    /// What the shard has counted.
+    pub fn stats(&self) -> &ShardStats {
+        &self.stats
+    }
+
+    /// The entries.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The policies.
+    pub fn policies(&self) -> &PolicyHost {
+        &self.policies
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+
+    /// The rule of that id: its number, policy and parameters.
+    pub(crate) fn rule(&self, id: &[u8]) -> Result<(u32, PolicyId, Quota), CommandError> {
+        let unknown = || CommandError::UnknownRule(CommandError::quote(id));
+        let (number, _) = self.rules.get(id).ok_or_else(unknown)?;
+        let rule = self.shard_rules.get(number as usize).ok_or_else(unknown)?;
+        Ok((number, rule.policy, rule.quota))
+    }
+
+    /// The policy of that name, or the default one.
+    pub(crate) fn policy_or_default(&self, name: Option<&[u8]>) -> Result<PolicyId, CommandError> {
+        match name {
+            None => Ok(self.default_policy),
+            Some(name) => self.policies.policy(name).ok_or_else(|| CommandError::UnknownPolicy(CommandError::quote(name))),
+        }
+    }
+
+    /// Interns parameters. The id stays valid until the next call unless it is retained.
+    pub(crate) fn intern(&mut self, policy: PolicyId, quota: Quota) -> Result<ParamsId, CommandError> {
+        if let Some(last) = self.last_params
+            && last.quota == quota
+            && last.policy == policy
+        {
+            return Ok(last.id);
+        }
+        let id = self.policies.intern(policy, quota).map_err(|e| {
+            self.stats.too_many_limits += 1;
+            CommandError::TooManyLimits(e.max)
+        })?;
+        self.policies.retain(id);
+        if let Some(last) = self.last_params.replace(LastParams { policy, quota, id }) {
+            self.policies.release(last.id);
+        }
+        Ok(id)
+    }
+
+    /// Stores a bucket that is new or has changed its shape, keeping count of its parameters and of memory.
+    pub(crate) fn put_bucket(&mut self, key: &Key<'_>, params: ParamsId, expiry: Expiry, pinned: bool, state: State<'_>) -> Result<(), CommandError> {
+        let before = self.store.find(key).map(|place| ParamsId::from_u32(self.store.bucket(place).params));
+        if before.is_none() {
+            self.make_room()?;
+        }
+        self.store.put(key, params.as_u32(), expiry, pinned, state).map_err(|e| CommandError::Other(e.to_string()))?;
+        self.policies.retain(params);
+        if let Some(before) = before {
+            self.policies.release(before);
+        }
+        Ok(())
+    }
+
+    /// Removes a bucket; whether there was one.
+    pub(crate) fn remove_bucket(&mut self, key: &Key<'_>) -> bool {
+        match self.store.remove(key) {
+            Some(removed) => {
+                self.policies.release(ParamsId::from_u32(removed.params));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Makes room for one more entry, by the rule of the configuration.
+    fn make_room(&mut self) -> Result<(), CommandError> {
+        /// Entries looked at to find one that is cheap to lose, as Redis samples for its evictions.
+        const SAMPLES: usize = 8;
+        /// Entries dropped at most for one new one, so that lowering the bound cannot stall the shard.
+        const DROPS_MAX: usize = 16;
+        if self.max_memory_bytes == 0 {
+            return Ok(());
+        }
+        for _ in 0..DROPS_MAX {
+            if self.store.bytes() < self.max_memory_bytes {
+                return Ok(());
+            }
+            let dropped = match self.when_full {
+                WhenFull::Refuse => None,
+                WhenFull::Shed => {
+                    let draw = self.next_draw();
+                    self.store.evict_sample(draw, SAMPLES)
+                }
+            };
+            match dropped {
+                Some(removed) => {
+                    self.policies.release(ParamsId::from_u32(removed.params));
+                    self.stats.shed += 1;
+                }
+                None => {
+                    self.stats.out_of_memory += 1;
+                    return Err(CommandError::OutOfMemory);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next number of a cheap pseudo-random sequence (SplitMix64).
+    pub(crate) fn next_draw(&mut self) -> u64 {
+        self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.draw;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// The error that a policy's fault is to the client, counted.
+    pub(crate) fn fault(&mut self, policy: PolicyId, fault: &PolicyFault) -> CommandError {
+        self.stats.count(policy, Verdict::Error);
+        if fault.is_overrun()
+            && let Some(stats) = self.stats.policies.get_mut(policy.index())
+        {
+            stats.overruns += 1;
+        }
+        CommandError::PolicyFault { policy: self.policies.info(policy).name.clone(), reason: fault.to_string() }
+    }
+
+    /// Does a bounded piece of the work that is never urgent: drops buckets that are full again and frees flushed ones. `now_us` is
+    /// the node's clock. Returns how many entries it looked at; 0 when there is nothing to do for now.
+    pub fn tidy(&mut self, now_us: u64, entries_max: usize) -> usize {
+        if let Some(trash) = self.trash.last_mut() {
+            let policies = &mut self.policies;
+            let more = trash.drop_some(entries_max, &mut |params| policies.release(ParamsId::from_u32(params)));
+            if !more {
+                self.trash.pop();
+            }
+            return entries_max;
+        }
+        let Self { store, policies, stats, .. } = self;
+        let progress = store.sweep(now_us, entries_max, &mut |dropped| {
+            policies.release(ParamsId::from_u32(dropped.params));
+            stats.expired += 1;
+        });
+        progress.looked_at
+    }
+}
+
+/// Why a shard could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// A policy file is not acceptable.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A rule is not acceptable.
+    #[error(transparent)]
+    Rule(#[from] tollgate_limiter::RuleError),
+    /// A rule names a policy that does not exist.
+    #[error("rule '{id}': policy '{policy}' does not exist")]
+    RulePolicy {
+        /// The rule.
+        id: String,
+        /// The policy it names.
+        policy: String,
+    },
+    /// There is no default policy.
+    #[error("there is no policy named '{DEFAULT_POLICY}'")]
+    NoDefaultPolicy,
+}
