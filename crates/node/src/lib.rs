@@ -1,1 +1,4 @@
-//! Tollgate: node.
+//! A node: workers, listeners, configuration, metrics.
+
+pub mod config;
+pub mod limits;

@@ -1,0 +1,125 @@
+//! Reading the configuration file: TOML, with the line in every error.
+
+use super::key::Raw;
+use super::{Config, ConfigError, Origin};
+use serde::Deserialize;
+use std::ops::Range;
+use std::path::Path;
+use tollgate_limiter::{Rule, RuleError, RuleSet};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+/// The longest configuration file in bytes.
+const FILE_MAX_BYTES: u64 = 64 << 20;
+/// The array of tables that holds the rules.
+const RULES: &str = "rules";
+
+/// Sets what the file sets.
+pub(super) fn read(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_MAX_BYTES {
+        return Err(unreadable(std::io::Error::other(
+            "it is larger than 64 MiB",
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    apply(config, &text, path)
+}
+
+/// Sets what the text of a file sets.
+pub(super) fn apply(config: &mut Config, text: &str, path: &Path) -> Result<(), ConfigError> {
+    let at = |span: Range<usize>| Origin::File {
+        path: path.to_owned(),
+        line: 1 + text[..span.start.min(text.len())].matches('\n').count(),
+    };
+    let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+        at: at(error.span().unwrap_or_default()),
+        reason: one_line(error.message()),
+    })?;
+    for (section, value) in table.into_inner() {
+        let span = section.span();
+        let section = section.into_inner();
+        if section == RULES {
+            config.rules = rules(value, at)?;
+            continue;
+        }
+        if config.section(&section).is_none() {
+            return Err(config.unknown_section(&section, at(span)));
+        }
+        let DeValue::Table(keys) = value.into_inner() else {
+            return Err(ConfigError::Syntax {
+                at: at(span),
+                reason: format!("'{section}' is a section: write [{section}]"),
+            });
+        };
+        for (name, value) in keys {
+            let at = at(name.span());
+            config.set(&section, name.get_ref(), raw(value.get_ref()), at)?;
+        }
+    }
+    Ok(())
+}
+
+fn raw<'a>(value: &'a DeValue<'_>) -> Raw<'a> {
+    match value {
+        DeValue::String(text) => Raw::String(text),
+        DeValue::Boolean(flag) => Raw::Flag(*flag),
+        DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(number) => Raw::Integer(number),
+            Err(_) => Raw::Other("integer of more than 64 bits"),
+        },
+        other => Raw::Other(other.type_str()),
+    }
+}
+
+/// The rules of `[[rules]]`.
+fn rules(
+    value: Spanned<DeValue<'_>>,
+    at: impl Fn(Range<usize>) -> Origin,
+) -> Result<RuleSet, ConfigError> {
+    let whole = value.span();
+    let DeValue::Array(tables) = value.into_inner() else {
+        return Err(ConfigError::Syntax {
+            at: at(whole),
+            reason: "rules are written as [[rules]]".to_owned(),
+        });
+    };
+    let mut rules = Vec::with_capacity(tables.len());
+    let mut spans = Vec::with_capacity(tables.len());
+    for table in tables {
+        let span = table.span();
+        let rule = Rule::deserialize(ValueDeserializer::from(table)).map_err(|error| {
+            ConfigError::Rule {
+                at: at(error.span().unwrap_or(span.clone())),
+                reason: one_line(error.message()),
+            }
+        })?;
+        rules.push(rule);
+        spans.push(span);
+    }
+    let ids: Vec<String> = rules.iter().map(|rule| rule.id.clone()).collect();
+    RuleSet::new(rules).map_err(|error| {
+        let second = match &error {
+            RuleError::Duplicate(id) => ids.iter().rposition(|other| other == id),
+            _ => None,
+        };
+        let span = second.and_then(|index| spans.get(index).cloned());
+        ConfigError::Rule {
+            at: at(span.unwrap_or(whole)),
+            reason: error.to_string(),
+        }
+    })
+}
+
+/// A message on one line.
+fn one_line(message: &str) -> String {
+    message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ")
+}

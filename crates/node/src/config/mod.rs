@@ -1,0 +1,213 @@
+//! The configuration of a node.
+//!
+//! All keys are declared in one place each (`sections.rs`, and [`crate::limits`] for the bounds); everything else reads
+//! those declarations. Where a key is set more than once, flags come first, then the environment, then the file, then the
+//! default.
+
+mod address;
+mod error;
+mod file;
+pub(crate) mod key;
+mod password;
+mod print;
+mod sections;
+mod sources;
+
+pub use address::ListenAddress;
+pub use error::{ConfigError, Origin};
+pub use key::{Key, Kind, Value};
+pub use password::Password;
+pub use sections::{
+    ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Storage, WhenFull,
+};
+pub use sources::{FlagValue, Sources, VARIABLE_CONFIG, VARIABLE_PREFIX};
+
+use crate::limits::Limits;
+use key::{Raw, Section};
+use tollgate_limiter::RuleSet;
+
+/// The configuration of a node, checked.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// `[node]`
+    pub node: Node,
+    /// `[listen]`
+    pub listen: Listen,
+    /// `[admin]`
+    pub admin: Admin,
+    /// `[auth]`
+    pub auth: Auth,
+    /// `[storage]`
+    pub storage: Storage,
+    /// `[policy]`
+    pub policy: Policy,
+    /// `[limits]`
+    pub limits: Limits,
+    /// `[log]`
+    pub log: Log,
+    /// `[[rules]]`
+    pub rules: RuleSet,
+    /// What `auth.password_file` holds.
+    pub password: Option<Password>,
+}
+
+/// Names of sections, in the order in which they are printed.
+const SECTIONS: [&str; 8] = [
+    "node", "listen", "admin", "auth", "storage", "policy", "limits", "log",
+];
+
+impl Config {
+    fn section(&self, name: &str) -> Option<&dyn Section> {
+        Some(match name {
+            "node" => &self.node,
+            "listen" => &self.listen,
+            "admin" => &self.admin,
+            "auth" => &self.auth,
+            "storage" => &self.storage,
+            "policy" => &self.policy,
+            "limits" => &self.limits,
+            "log" => &self.log,
+            _ => return None,
+        })
+    }
+
+    fn section_mut(&mut self, name: &str) -> Option<&mut dyn Section> {
+        Some(match name {
+            "node" => &mut self.node,
+            "listen" => &mut self.listen,
+            "admin" => &mut self.admin,
+            "auth" => &mut self.auth,
+            "storage" => &mut self.storage,
+            "policy" => &mut self.policy,
+            "limits" => &mut self.limits,
+            "log" => &mut self.log,
+            _ => return None,
+        })
+    }
+
+    /// Every key with its value, in the order in which they are printed.
+    pub fn keys(&self) -> impl Iterator<Item = (&'static Key, Value)> + '_ {
+        SECTIONS
+            .iter()
+            .filter_map(|name| self.section(name))
+            .flat_map(|section| {
+                let keys = section.keys().iter().enumerate();
+                keys.filter_map(move |(index, key)| Some((key, section.get(index)?)))
+            })
+    }
+
+    /// Sets `section.name`.
+    fn set(
+        &mut self,
+        section: &str,
+        name: &str,
+        raw: Raw<'_>,
+        at: Origin,
+    ) -> Result<(), ConfigError> {
+        let Some(target) = self.section_mut(section) else {
+            return Err(self.unknown_section(section, at));
+        };
+        let keys = target.keys();
+        let Some(index) = keys.iter().position(|key| key.name == name) else {
+            let path = format!("{section}.{name}");
+            return Err(ConfigError::Unknown {
+                at,
+                what: "key",
+                nearest: self.nearest_key(&path),
+                name: path,
+            });
+        };
+        let key = &keys[index];
+        let refuse = |reason| ConfigError::Value {
+            at: at.clone(),
+            key: key.path(),
+            reason,
+        };
+        let value = key.kind.check(raw).map_err(refuse)?;
+        if !target.set(index, value) {
+            return Err(refuse(
+                "has a declaration that does not fit its type".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn unknown_section(&self, section: &str, at: Origin) -> ConfigError {
+        ConfigError::Unknown {
+            at,
+            what: "section",
+            name: section.to_owned(),
+            nearest: nearest(section, SECTIONS.iter().map(|name| (*name).to_owned())),
+        }
+    }
+
+    /// The key that is most like `path`: the same name elsewhere, or a few letters away.
+    fn nearest_key(&self, path: &str) -> Option<String> {
+        let (_, name) = path.split_once('.')?;
+        let same_name = self.keys().find(|(key, _)| key.name == name);
+        match same_name {
+            Some((key, _)) => Some(key.path()),
+            None => nearest(path, self.keys().map(|(key, _)| key.path())),
+        }
+    }
+
+    /// Worker threads to start: `node.workers`, or one a core.
+    pub fn worker_count(&self) -> usize {
+        match self.node.workers {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            workers => workers,
+        }
+    }
+
+    /// The name of this node: `node.name`, or the host's.
+    pub fn node_name(&self) -> String {
+        if !self.node.name.is_empty() {
+            return self.node.name.clone();
+        }
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy().into_owned();
+        if host.is_empty() {
+            "tollgate".to_owned()
+        } else {
+            host
+        }
+    }
+
+    /// Reads what a key refers to and checks what no single key can tell.
+    fn finish(&mut self) -> Result<(), ConfigError> {
+        let (rules, rules_max) = (self.rules.len(), self.limits.rules);
+        if rules > rules_max {
+            return Err(ConfigError::TooManyRules { rules, rules_max });
+        }
+        self.password = match &self.auth.password_file {
+            Some(path) => Some(Password::read(path)?),
+            None => None,
+        };
+        if self.password.is_none() && !self.auth.insecure {
+            for (key, address) in [
+                ("listen.default", &self.listen.default),
+                ("admin.address", &self.admin.address),
+            ] {
+                if !address.is_loopback() {
+                    return Err(ConfigError::Exposed {
+                        key,
+                        address: address.to_string(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name among `names` that is at most a third of its letters away from `name`.
+fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    names
+        .map(|candidate| (strsim::damerau_levenshtein(name, &candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 6)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Every configuration key that is not a bound of `[limits]`: those are in [`crate::limits`].
+
+use super::address::ListenAddress;
+use super::key::{Kind, choice, section};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// The port of the Redis protocol.
+pub const LISTEN_PORT: u16 = 6379;
+/// The port of the admin HTTP listener.
+pub const ADMIN_PORT: u16 = 8379;
+
+section! {
+    /// `[node]`: the process as a whole.
+    Node: "node" {
+        /// Name of this node in logs and metrics; empty takes the host's name.
+        name: String = String::new(), Kind::Text, "";
+        /// Worker threads, each with its connections, its shard of the keys and its Lua VMs; 0 takes one a core.
+        workers: usize = 0, Kind::Count(0, 256), "threads";
+        /// Directory of policy files (`*.lua`) to load beside the built-in ones; a file with a built-in's name replaces
+        /// it. Empty loads the built-in ones only.
+        lua_dir: Option<PathBuf> = None, Kind::Path, "";
+        /// File that gets one JSON object (name, listen, redirect_listen, admin, peer, pid) once the node serves. Empty
+        /// writes none.
+        ready_file: Option<PathBuf> = None, Kind::Path, "";
+        /// Longest time that a node told to stop (SIGTERM) goes on answering what it has read before it exits.
+        drain_ms: u64 = 5_000, Kind::Millis(0, 600_000), "ms";
+    }
+}
+
+section! {
+    /// `[listen]`: where clients connect.
+    Listen: "listen" {
+        /// Address for clients that speak the Redis protocol; looks like one stand-alone Redis.
+        default: ListenAddress = loopback(LISTEN_PORT), Kind::Address, "";
+        /// Connections the kernel may hold until they are accepted.
+        backlog: u32 = 1_024, Kind::Count(1, 65_535), "connections";
+    }
+}
+
+section! {
+    /// `[admin]`: the HTTP listener for health, metrics and checks over HTTP.
+    Admin: "admin" {
+        /// Address of the admin HTTP listener.
+        address: ListenAddress = loopback(ADMIN_PORT), Kind::Address, "";
+    }
+}
+
+section! {
+    /// `[auth]`: who may use the node.
+    Auth: "auth" {
+        /// File with the password that clients must give (AUTH, HELLO, HTTP Basic or Bearer), on one line. Empty asks for
+        /// none.
+        password_file: Option<PathBuf> = None, Kind::Path, "";
+        /// Listen beyond loopback even without a password.
+        insecure: bool = false, Kind::Flag, "";
+    }
+}
+
+section! {
+    /// `[storage]`: what is kept in memory.
+    Storage: "storage" {
+        /// Most bytes of keys and buckets that the node keeps; 0 sets no bound.
+        max_memory_bytes: u64 = 0, Kind::Bytes(0, 1 << 50), "bytes";
+        /// What happens at max_memory_bytes: `shed` drops the buckets that are cheapest to lose (fullest first), `refuse`
+        /// answers OOM to checks that need a new bucket.
+        when_full: WhenFull = WhenFull::Shed, Kind::Choice(WhenFull::WORDS), "";
+        /// A bucket that is full again is dropped at the latest after this time without a check.
+        idle_ms: u64 = 3_600_000, Kind::Millis(1, 366 * 86_400_000), "ms";
+        /// Time between two steps of the sweep that drops buckets which need no memory.
+        sweep_interval_ms: u64 = 100, Kind::Millis(1, 60_000), "ms";
+        /// Most time that one step of the sweep takes from a shard.
+        sweep_budget_us: u64 = 500, Kind::Micros(1, 100_000), "us";
+    }
+}
+
+section! {
+    /// `[policy]`: what a Lua policy may take. The built-in policies are far below both bounds.
+    Policy: "policy" {
+        /// Longest time that one check may spend in a policy.
+        budget_us: u64 = 1_000, Kind::Micros(10, 1_000_000), "us";
+        /// Most memory that one check may add to the VM of a policy.
+        memory_bytes: usize = 1 << 20, Kind::Bytes(1 << 12, 1 << 32), "bytes";
+    }
+}
+
+section! {
+    /// `[log]`: what is written to standard error.
+    Log: "log" {
+        /// Least level that is logged: error, warn, info, debug or trace, or a filter such as `info,tollgate_node=debug`.
+        /// The environment variable RUST_LOG takes its place.
+        level: String = "info".to_owned(), Kind::Text, "";
+        /// `text` for people, `json` for machines: one object a line.
+        format: LogFormat = LogFormat::Text, Kind::Choice(LogFormat::WORDS), "";
+    }
+}
+
+choice! {
+    /// What happens when the memory bound is reached.
+    WhenFull {
+        /// Drop the buckets that are cheapest to lose.
+        Shed = "shed",
+        /// Refuse new ones.
+        Refuse = "refuse",
+    }
+}
+
+choice! {
+    /// How log lines are written.
+    LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
+fn loopback(port: u16) -> ListenAddress {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()
+}

@@ -1,0 +1,423 @@
+use super::*;
+use std::path::{Path, PathBuf};
+
+fn file(text: &str) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
+    file::apply(&mut config, text, Path::new("cluster.toml"))?;
+    config.finish()?;
+    Ok(config)
+}
+
+fn file_error(text: &str) -> String {
+    let text = file(text).unwrap_err().to_string();
+    assert!(!text.contains('\n'), "{text}");
+    text
+}
+
+fn variable(name: &str, value: &str) -> Sources {
+    Sources {
+        environment: vec![(name.to_owned(), value.to_owned())],
+        ..Sources::default()
+    }
+}
+
+fn set(setting: &str) -> Sources {
+    Sources {
+        set: vec![setting.to_owned()],
+        ..Sources::default()
+    }
+}
+
+fn flag(flag: &'static str, key: &'static str, value: &str) -> FlagValue {
+    FlagValue {
+        flag,
+        key,
+        value: value.to_owned(),
+    }
+}
+
+fn error(sources: &Sources) -> String {
+    let text = Config::load(sources).unwrap_err().to_string();
+    assert!(!text.contains('\n'), "{text}");
+    text
+}
+
+/// A file in a directory of this test's own, removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("tollgate-config-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn defaults_are_those_of_the_contract() {
+    let config = Config::load(&Sources::default()).unwrap();
+    assert_eq!(config.listen.default.to_string(), "127.0.0.1:6379");
+    assert_eq!(config.admin.address.to_string(), "127.0.0.1:8379");
+    assert_eq!(config.policy.budget_us, 1_000);
+    assert_eq!(config.storage.idle_ms, 3_600_000);
+    assert_eq!(config.limits.connections, 10_000);
+    assert_eq!(config.limits.key_bytes, 65_535);
+    assert!(config.worker_count() >= 1);
+    assert!(!config.node_name().is_empty());
+    assert!(config.password.is_none() && config.rules.is_empty());
+}
+
+#[test]
+fn every_declaration_fits_its_type() {
+    let defaults = Config::default();
+    for (key, value) in defaults.keys() {
+        let mut config = Config::default();
+        let text = match &value {
+            Value::Text(text) => text.clone(),
+            other => other.to_toml().trim_matches('"').to_owned(),
+        };
+        config
+            .set(key.section, key.name, Raw::Plain(&text), Origin::Set)
+            .unwrap();
+        let (_, again) = config
+            .keys()
+            .find(|(other, _)| other.path() == key.path())
+            .unwrap();
+        assert_eq!(again, value, "{}", key.path());
+        assert!(key.meaning.trim().ends_with('.'), "{}", key.path());
+    }
+    let mut names: Vec<_> = defaults.keys().map(|(key, _)| key.variable()).collect();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn flags_then_environment_then_file_then_default() {
+    let path = Scratch::new(
+        "precedence.toml",
+        "[node]\nworkers = 2\nname = \"file\"\ndrain_ms = \"2s\"\n[log]\nlevel = \"warn\"\n",
+    );
+    let sources = Sources {
+        file: Some(path.0.clone()),
+        environment: vec![
+            ("TOLLGATE_NODE_WORKERS".to_owned(), "3".to_owned()),
+            ("TOLLGATE_NODE_NAME".to_owned(), "environment".to_owned()),
+            ("PATH".to_owned(), "/bin".to_owned()),
+        ],
+        set: vec![
+            "limits.connections=5".to_owned(),
+            "limits.connections=7".to_owned(),
+        ],
+        flags: vec![flag("--workers", "node.workers", "4")],
+    };
+    let config = Config::load(&sources).unwrap();
+    assert_eq!(config.node.workers, 4);
+    assert_eq!(config.node.name, "environment");
+    assert_eq!(config.node.drain_ms, 2_000);
+    assert_eq!(config.log.level, "warn");
+    assert_eq!(config.limits.connections, 7);
+    assert_eq!(config.limits.rules, Config::default().limits.rules);
+}
+
+#[test]
+fn the_environment_may_name_the_file() {
+    let path = Scratch::new("named.toml", "[node]\nname = \"named\"\n");
+    let mut sources = variable(VARIABLE_CONFIG, path.0.to_str().unwrap());
+    assert_eq!(Config::load(&sources).unwrap().node.name, "named");
+    sources.file = Some("/nonexistent/tollgate.toml".into());
+    assert!(error(&sources).starts_with("/nonexistent/tollgate.toml: cannot be read: "));
+}
+
+#[test]
+fn what_is_printed_gives_the_same_configuration() {
+    let text = "[node]\nname = \"a \\\"quoted\\\" näme\"\nworkers = 3\nlua_dir = \"/srv/lua\"\n[storage]\nwhen_full = \
+                \"refuse\"\nmax_memory_bytes = \"2GiB\"\n[log]\nformat = \"json\"\n[limits]\nadmin_request_ms = \
+                \"1s\"\n[[rules]]\nid = \"free\"\nlimit = 50\nwindow = \"1m\"\n[[rules]]\nid = \"b\"\nlimit = 5\nwindow = \
+                \"250ms\"\nburst = 9\npolicy = \"leaky_bucket\"\non_failure = \"closed\"\n";
+    let config = file(text).unwrap();
+    assert_eq!(config.storage.max_memory_bytes, 2 << 30);
+    let printed = config.to_toml();
+    let again = file(&printed).unwrap_or_else(|error| panic!("{error}\n{printed}"));
+    assert!(config.keys().eq(again.keys()));
+    assert!(config.rules.iter().eq(again.rules.iter()));
+    assert_eq!(printed, again.to_toml());
+    let defaults = Config::default();
+    assert!(
+        file(&defaults.to_toml())
+            .unwrap()
+            .keys()
+            .eq(defaults.keys())
+    );
+}
+
+#[test]
+fn every_key_is_printed_with_meaning_default_and_unit() {
+    let printed = Config::default().to_toml();
+    for (key, value) in Config::default().keys() {
+        assert!(
+            printed.contains(&format!("\n{} = {}\n", key.name, value.to_toml())),
+            "{}",
+            key.path()
+        );
+    }
+    assert!(printed.contains(
+        "# Client connections at one time. From 1 to 1000000. Default: 10000 connections.\nconnections = 10000\n"
+    ));
+    assert!(
+        printed.lines().all(|line| line.chars().count() <= 120),
+        "{printed}"
+    );
+}
+
+#[test]
+fn unknown_names_are_errors_that_name_the_nearest() {
+    assert_eq!(
+        file_error("[limits]\n\nconections = 1\n"),
+        "cluster.toml:3: there is no key 'limits.conections'; did you mean 'limits.connections'?"
+    );
+    assert_eq!(
+        file_error("[node]\nname = \"x\"\n[lisen]\ndefault = 1\n"),
+        "cluster.toml:3: there is no section 'lisen'; did you mean 'listen'?"
+    );
+    assert_eq!(
+        file_error("[node]\nmax_memory_bytes = 1\n"),
+        "cluster.toml:2: there is no key 'node.max_memory_bytes'; did you mean 'storage.max_memory_bytes'?"
+    );
+    assert_eq!(
+        file_error("[zzz]\n"),
+        "cluster.toml:1: there is no section 'zzz'"
+    );
+    assert_eq!(
+        file_error("workers = 1\n"),
+        "cluster.toml:1: there is no section 'workers'"
+    );
+    assert_eq!(
+        error(&variable("TOLLGATE_NODE_WORKER", "1")),
+        "environment variable TOLLGATE_NODE_WORKER: there is no key for 'TOLLGATE_NODE_WORKER'; did you mean \
+         'TOLLGATE_NODE_WORKERS'?"
+    );
+    assert_eq!(
+        error(&set("node.wokers=1")),
+        "--set: there is no key 'node.wokers'; did you mean 'node.workers'?"
+    );
+    assert_eq!(
+        error(&set("cluster.join=a:1")),
+        "--set: there is no section 'cluster'"
+    );
+}
+
+#[test]
+fn values_are_checked() {
+    assert_eq!(
+        file_error("[node]\nworkers = \"many\"\n"),
+        "cluster.toml:2: node.workers must be a whole number from 0 to 256, not \"many\""
+    );
+    assert_eq!(
+        file_error("[node]\nworkers = 257\n"),
+        "cluster.toml:2: node.workers must be a whole number from 0 to 256, not 257"
+    );
+    assert_eq!(
+        file_error("[node]\nworkers = 1.5\n"),
+        "cluster.toml:2: node.workers must be a whole number from 0 to 256, not a TOML float"
+    );
+    assert_eq!(
+        file_error("[auth]\ninsecure = \"yes\"\n"),
+        "cluster.toml:2: auth.insecure must be true or false, not \"yes\""
+    );
+    assert_eq!(
+        file_error("[storage]\nwhen_full = \"drop\"\n"),
+        "cluster.toml:2: storage.when_full must be shed or refuse, not \"drop\""
+    );
+    assert_eq!(
+        error(&variable("TOLLGATE_STORAGE_IDLE_MS", "-1")),
+        "environment variable TOLLGATE_STORAGE_IDLE_MS: storage.idle_ms must be a number of milliseconds from 1 to \
+         31622400000, or text such as 10s, not \"-1\""
+    );
+    assert_eq!(
+        error(&set("policy.budget_us=1us")),
+        "--set: policy.budget_us must be a number of microseconds from 10 to 1000000, or text such as 1ms, not \"1us\""
+    );
+    assert_eq!(
+        error(&set("storage.max_memory_bytes=12xb")),
+        "--set: storage.max_memory_bytes must be a number of bytes from 0 to 1125899906842624, or text such as 64MiB, \
+         not \"12xb\""
+    );
+    assert_eq!(
+        error(&Sources {
+            flags: vec![flag("--listen", "listen.default", "6379")],
+            ..Sources::default()
+        }),
+        "--listen: listen.default must be an address such as 127.0.0.1:6379 or [::1]:6379, not \"6379\""
+    );
+    assert_eq!(
+        error(&set("node.name=a\nb")),
+        "--set: node.name must be text on one line, not \"a\\nb\""
+    );
+    assert_eq!(
+        error(&set("workers=1")),
+        "--set takes section.key=value, not \"workers=1\""
+    );
+    assert_eq!(
+        error(&set("node.workers")),
+        "--set takes section.key=value, not \"node.workers\""
+    );
+    assert!(error(&set(&format!("node.workers={}", "9".repeat(5_000)))).len() < 250);
+}
+
+#[test]
+fn values_may_carry_units() {
+    for (setting, bytes) in [
+        ("1024", 1_024),
+        ("64kb", 65_536),
+        ("64 KiB", 65_536),
+        ("1gb", 1 << 30),
+        ("3B", 3),
+    ] {
+        let config = Config::load(&set(&format!("storage.max_memory_bytes={setting}"))).unwrap();
+        assert_eq!(config.storage.max_memory_bytes, bytes);
+    }
+    for (setting, ms) in [("250", 250), ("250ms", 250), ("2h", 7_200_000)] {
+        assert_eq!(
+            Config::load(&set(&format!("storage.idle_ms={setting}")))
+                .unwrap()
+                .storage
+                .idle_ms,
+            ms
+        );
+    }
+    assert_eq!(
+        Config::load(&set("policy.budget_us=2ms"))
+            .unwrap()
+            .policy
+            .budget_us,
+        2_000
+    );
+    assert_eq!(
+        Config::load(&set("auth.insecure=true"))
+            .unwrap()
+            .auth
+            .insecure,
+        true
+    );
+}
+
+#[test]
+fn broken_toml_names_the_line() {
+    let text = file_error("[node]\nname = \"x\"\nworkers = = 3\n");
+    assert!(text.starts_with("cluster.toml:3: "), "{text}");
+    let text = file_error("[node]\nname = \"x\"\nname = \"y\"\n");
+    assert!(text.starts_with("cluster.toml:3: duplicate key"), "{text}");
+    assert_eq!(
+        file_error("node = 3\n"),
+        "cluster.toml:1: 'node' is a section: write [node]"
+    );
+    assert_eq!(
+        file_error("[[node]]\n"),
+        "cluster.toml:1: 'node' is a section: write [node]"
+    );
+}
+
+#[test]
+fn rules_name_line_rule_and_field() {
+    let ok = "[[rules]]\nid = \"a\"\nlimit = 1\nwindow = \"1s\"\n";
+    assert_eq!(file(ok).unwrap().rules.len(), 1);
+    let text = file_error(&format!(
+        "{ok}[[rules]]\nid = \"b\"\nlimit = 1\nwindow = \"1s\"\ncolour = 3\n"
+    ));
+    assert!(
+        text.starts_with("cluster.toml:9: unknown field `colour`"),
+        "{text}"
+    );
+    let text = file_error(&format!(
+        "{ok}[[rules]]\nid = \"b\"\nlimit = 0\nwindow = \"1s\"\n"
+    ));
+    assert!(
+        text.starts_with("cluster.toml:5: rule 'b': limit must be a whole number"),
+        "{text}"
+    );
+    let text = file_error(&format!("{ok}{ok}"));
+    assert_eq!(text, "cluster.toml:5: rule 'a' is defined twice");
+    let text = file_error("[[rules]]\nid = \"b\"\nwindow = \"1s\"\n");
+    assert!(
+        text.starts_with("cluster.toml:1: missing field `limit`"),
+        "{text}"
+    );
+    assert_eq!(
+        file_error("[rules]\nid = \"a\"\n"),
+        "cluster.toml:1: rules are written as [[rules]]"
+    );
+    assert_eq!(
+        file_error(&format!("[limits]\nrules = 0\n{ok}")),
+        "there are 1 rules, more than limits.rules = 0"
+    );
+}
+
+#[test]
+fn the_password_file_is_read_and_not_printed() {
+    let path = Scratch::new("password", "s3cret word\n");
+    let mut config =
+        Config::load(&set(&format!("auth.password_file={}", path.0.display()))).unwrap();
+    assert!(config.password.as_ref().unwrap().matches(b"s3cret word"));
+    assert!(!config.to_toml().contains("s3cret") && !format!("{config:?}").contains("s3cret"));
+    for (content, reason) in [
+        ("\n", "holds no password"),
+        ("a\nb\n", "must hold the password on one line"),
+        (&*"x".repeat(513), "holds a password of more than 512 bytes"),
+    ] {
+        std::fs::write(&path.0, content).unwrap();
+        assert_eq!(
+            config.finish().unwrap_err().to_string(),
+            format!("{}: {reason}", path.0.display())
+        );
+    }
+    assert!(
+        error(&set("auth.password_file=/nonexistent/p"))
+            .starts_with("/nonexistent/p: cannot be read: ")
+    );
+}
+
+#[test]
+fn listening_beyond_loopback_needs_a_password() {
+    let expected = |key: &str, address: &str| {
+        format!(
+            "{key} = {address} can be reached from other machines, and there is no password: give --password-file, \
+             listen on 127.0.0.1, or say --insecure"
+        )
+    };
+    assert_eq!(
+        error(&set("listen.default=0.0.0.0:0")),
+        expected("listen.default", "0.0.0.0:0")
+    );
+    assert_eq!(
+        error(&set("admin.address=[::]:0")),
+        expected("admin.address", "[::]:0")
+    );
+    let mut sources = set("listen.default=0.0.0.0:0");
+    sources.flags = vec![flag("--insecure", "auth.insecure", "true")];
+    assert!(Config::load(&sources).is_ok());
+    let path = Scratch::new("exposed", "pw");
+    sources.flags = vec![flag(
+        "--password-file",
+        "auth.password_file",
+        path.0.to_str().unwrap(),
+    )];
+    assert!(Config::load(&sources).unwrap().password.is_some());
+}
+
+#[test]
+fn one_key_is_not_set_twice_on_the_command_line() {
+    let mut sources = set("node.workers=1");
+    sources.flags = vec![flag("--workers", "node.workers", "2")];
+    assert_eq!(
+        error(&sources),
+        "node.workers is set by both --workers and --set"
+    );
+}

@@ -1,0 +1,206 @@
+//! Every bound of a node, in one table: its name, its default, what happens when it is hit and which error says so.
+//!
+//! The table drives the section `[limits]` of the configuration, `--print-config`, and the metric
+//! `tollgate_limit_hit_total{limit="..."}`. Three bounds have their key in another section, beside what they belong to.
+
+use crate::config::Kind::{Bytes, Count, Millis};
+use crate::config::key::section;
+use tollgate_limiter::RULES_MAX;
+
+/// What there is to know about one bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoundInfo {
+    /// Its label in `tollgate_limit_hit_total`.
+    pub label: &'static str,
+    /// The configuration key that sets it, as `section.name`.
+    pub key: &'static str,
+    /// What happens when it is hit.
+    pub when_hit: &'static str,
+    /// The error that the client gets, complete; empty if it gets none or one of another kind (`when_hit` says which).
+    pub error: &'static str,
+}
+
+macro_rules! bounds {
+    (
+        $($(#[doc = $meaning:literal])+
+        $field:ident / $bound:ident: $default:expr, $kind:expr, $unit:literal, $when_hit:literal, $error:literal;)*
+        elsewhere:
+        $($(#[doc = $other_meaning:literal])+
+        $other:ident: $label:literal, $key:literal, $other_when_hit:literal, $other_error:literal;)*
+    ) => {
+        section! {
+            /// `[limits]`: the bounds of everything that could grow.
+            Limits: "limits" {
+                $($(#[doc = $meaning])+ $field: usize = $default, $kind, $unit;)*
+            }
+        }
+
+        /// A bound, for counting that it was hit.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Bound {
+            $($(#[doc = $meaning])+ $bound,)*
+            $($(#[doc = $other_meaning])+ $other,)*
+        }
+
+        impl Bound {
+            /// All bounds, in the order of their numbers (`bound as usize`).
+            pub const ALL: &'static [Bound] = &[$(Bound::$bound,)* $(Bound::$other,)*];
+
+            /// What there is to know about it.
+            pub const fn info(self) -> BoundInfo {
+                match self {
+                    $(Bound::$bound => BoundInfo {
+                        label: stringify!($field),
+                        key: concat!("limits.", stringify!($field)),
+                        when_hit: $when_hit,
+                        error: $error,
+                    },)*
+                    $(Bound::$other => BoundInfo {
+                        label: $label,
+                        key: $key,
+                        when_hit: $other_when_hit,
+                        error: $other_error,
+                    },)*
+                }
+            }
+
+            /// The error that the client gets, complete.
+            pub const fn error(self) -> &'static str {
+                self.info().error
+            }
+        }
+    };
+}
+
+const MIB: usize = 1 << 20;
+
+bounds! {
+    /// Client connections at one time.
+    connections / Connections: 10_000, Count(1, 1_000_000), "connections",
+        "a new connection gets the error and is closed",
+        "ERR max number of clients reached";
+    /// Arguments of one request.
+    request_args / RequestArgs: 1 << 20, Count(16, 1 << 24), "arguments",
+        "the client gets the error and is closed",
+        "ERR Protocol error: invalid multibulk length";
+    /// Bytes of one argument.
+    bulk_bytes / BulkBytes: 64 * MIB, Bytes(1 << 16, 1 << 29), "bytes",
+        "the client gets the error and is closed",
+        "ERR Protocol error: invalid bulk length";
+    /// Bytes of one inline request, or of the line that announces an array or an argument.
+    inline_bytes / InlineBytes: 1 << 16, Bytes(1 << 10, 1 << 24), "bytes",
+        "the client gets the error and is closed",
+        "ERR Protocol error: too big inline request";
+    /// Bytes of one request, all its arguments together.
+    request_bytes / RequestBytes: 128 * MIB, Bytes(1 << 17, 1 << 32), "bytes",
+        "the client gets the error and is closed",
+        "ERR Protocol error: request is too big";
+    /// Bytes of one key.
+    key_bytes / KeyBytes: 65_535, Bytes(64, 65_535), "bytes",
+        "the command gets the error",
+        "ERR key is too long";
+    /// Bytes of replies that wait for one client to read them.
+    output_bytes / OutputBytes: 64 * MIB, Bytes(1 << 16, 1 << 32), "bytes",
+        "the client is closed",
+        "";
+    /// Batches of commands that wait for one shard.
+    mailbox_batches / MailboxBatches: 1_024, Count(1, 1 << 20), "batches",
+        "the commands of the batch get the error",
+        "BUSY shard mailbox is full, try again";
+    /// Commands of one batch that one worker sends to another's shard.
+    batch_commands / BatchCommands: 1_024, Count(1, 1 << 16), "commands",
+        "the rest goes as another batch",
+        "";
+    /// Different combinations of limit, window, burst and policy that one shard remembers at one time.
+    interned_limits / InternedLimits: 1_000_000, Count(1, 1 << 24), "combinations",
+        "a check with a new combination gets the error",
+        "BUSY too many different limits are in use, try again";
+    /// Keys that one KEYS answers.
+    keys_reply / KeysReply: 1_000_000, Count(1, 1 << 32), "keys",
+        "the command gets the error",
+        "ERR too many keys match, use SCAN";
+    /// Rules of the file.
+    rules / Rules: RULES_MAX, Count(0, RULES_MAX as u64), "rules",
+        "the node does not start",
+        "";
+    /// Connections to the admin listener at one time.
+    admin_connections / AdminConnections: 64, Count(1, 65_535), "connections",
+        "a new connection gets status 503 and is closed",
+        "";
+    /// Bytes of the head of a request to the admin listener.
+    admin_head_bytes / AdminHeadBytes: 1 << 14, Bytes(1 << 13, 1 << 20), "bytes",
+        "the request gets status 431",
+        "";
+    /// Bytes of the body of a request to the admin listener.
+    admin_body_bytes / AdminBodyBytes: 1 << 16, Bytes(1 << 10, 1 << 24), "bytes",
+        "the request gets status 413",
+        "";
+    /// Time for a request to the admin listener to arrive, to be answered, and for its answer to be taken.
+    admin_request_ms / AdminRequestMs: 5_000, Millis(10, 600_000), "ms",
+        "the request gets status 408 or 503, or the connection is closed",
+        "";
+    elsewhere:
+    /// Time of one check in a policy.
+    PolicyBudget: "policy_budget_us", "policy.budget_us",
+        "the check gets the error; its bucket stays as it was",
+        "ERR policy ran longer than its budget";
+    /// Memory that one check may add in a policy.
+    PolicyMemory: "policy_memory_bytes", "policy.memory_bytes",
+        "the check gets the error; its bucket stays as it was",
+        "ERR policy took more memory than it may";
+    /// Bytes of keys and buckets that the node keeps.
+    MaxMemory: "max_memory_bytes", "storage.max_memory_bytes",
+        "by storage.when_full: the fullest buckets are dropped, or a check that needs a new bucket gets the error",
+        "OOM command not allowed when used memory > 'maxmemory'.";
+}
+
+impl Bound {
+    /// How many bounds there are.
+    pub const COUNT: usize = Self::ALL.len();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn every_bound_has_a_key_and_a_number() {
+        let keys: Vec<String> = Config::default()
+            .keys()
+            .map(|(key, _)| key.path())
+            .collect();
+        for (number, bound) in Bound::ALL.iter().enumerate() {
+            assert_eq!(*bound as usize, number);
+            let info = bound.info();
+            assert!(keys.iter().any(|key| key == info.key), "{}", info.key);
+            assert!(!info.when_hit.is_empty());
+        }
+        let labels: std::collections::BTreeSet<_> =
+            Bound::ALL.iter().map(|bound| bound.info().label).collect();
+        assert_eq!(labels.len(), Bound::COUNT);
+    }
+
+    #[test]
+    fn every_limit_is_a_bound() {
+        for key in Limits::KEYS {
+            assert!(
+                Bound::ALL
+                    .iter()
+                    .any(|bound| bound.info().key == key.path()),
+                "{} is not in the table",
+                key.name
+            );
+        }
+    }
+
+    #[test]
+    fn errors_start_with_a_prefix_that_clients_know() {
+        for bound in Bound::ALL {
+            let error = bound.error();
+            let prefix = error.split(' ').next().unwrap_or_default();
+            assert!(["", "ERR", "BUSY", "OOM"].contains(&prefix), "{error}");
+            assert!(!error.contains(['\r', '\n']));
+        }
+    }
+}

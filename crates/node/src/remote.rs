@@ -1,0 +1,97 @@
+//! Commands on their way to another worker's shard, and their replies on the way back.
+
+use tokio::sync::oneshot;
+use tollgate_commands::{Env, KeyspaceAnswer, KeyspaceOp, Spec};
+use tollgate_protocol::{ArgRange, Proto, Request};
+
+/// The commands that one pipeline read has for one shard, copied out of the read buffer.
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    args: Vec<ArgRange>,
+    commands: Vec<BatchCommand>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct BatchCommand {
+    spec: &'static Spec,
+    /// Index of the first argument in `args`.
+    first_arg: u32,
+    arg_count: u32,
+    db: u8,
+    proto: Proto,
+}
+
+/// Bytes of arguments that a batch may hold besides its last command; positions are 32 bits wide.
+pub const BATCH_BYTES_MAX: usize = 16 << 20;
+
+impl Batch {
+    /// Adds a command.
+    pub fn push(&mut self, spec: &'static Spec, env: &Env, request: Request<'_>) {
+        self.push_args(spec, env, request.iter());
+    }
+
+    /// Adds a command given by its arguments.
+    pub fn push_args<'a>(&mut self, spec: &'static Spec, env: &Env, args: impl Iterator<Item = &'a [u8]>) {
+        let first_arg = self.args.len();
+        for arg in args {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(arg);
+            // is_full keeps positions below BATCH_BYTES_MAX plus one request, and requests below 4 GiB minus that.
+            self.args.push(ArgRange { start: start as u32, end: self.bytes.len() as u32 });
+        }
+        let arg_count = (self.args.len() - first_arg) as u32;
+        self.commands.push(BatchCommand { spec, first_arg: first_arg as u32, arg_count, db: env.db, proto: env.proto });
+    }
+
+    /// Number of commands.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether there is no command in it.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Whether it should be sent before another command is added.
+    pub fn is_full(&self, commands_max: usize) -> bool {
+        self.commands.len() >= commands_max || self.bytes.len() >= BATCH_BYTES_MAX
+    }
+
+    /// The commands: what runs, for which database and protocol, with which arguments.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Spec, u8, Proto, Request<'_>)> {
+        self.commands.iter().map(|command| {
+            let first = command.first_arg as usize;
+            let args = &self.args[first..first + command.arg_count as usize];
+            (command.spec, command.db, command.proto, Request::new(&self.bytes, args))
+        })
+    }
+}
+
+/// The replies to a batch.
+#[derive(Debug, Default)]
+pub struct Replies {
+    /// All replies, one after the other.
+    pub bytes: Vec<u8>,
+    /// Where each ends.
+    pub ends: Vec<u32>,
+}
+
+impl Replies {
+    /// The reply to the command of that index.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? as usize };
+        self.bytes.get(start..end)
+    }
+}
+
+/// What waits in a shard's mailbox.
+#[derive(Debug)]
+pub enum Job {
+    /// Run these commands.
+    Batch(Batch, oneshot::Sender<Replies>),
+    /// Do one bounded step of a command over all shards.
+    Keyspace(KeyspaceOp, oneshot::Sender<KeyspaceAnswer>),
+}

@@ -1,0 +1,283 @@
+//! A worker: one thread with its connections, its shard, its mailbox and the runtime that turns them.
+
+use crate::clients::{Client, Clients};
+use crate::clock::NodeClock;
+use crate::connection::{self, TurnBuffers};
+use crate::limits::Bound;
+use crate::metrics::WorkerCounters;
+use crate::node::Node;
+use crate::remote::{Batch, Job, Replies};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, LocalSet};
+use tollgate_commands::{CheckQueue, Env, Flow, Shard, ShardConfig, ShardError, Step};
+use tollgate_protocol::ReplyWriter;
+
+/// Orders to a worker, besides jobs for its shard.
+#[derive(Debug)]
+pub enum Control {
+    /// Serve this connection.
+    Serve(std::net::TcpStream),
+    /// End this connection.
+    Kill(u64),
+    /// Finish what has been read, answer it, then end.
+    Drain,
+}
+
+/// A connection as its worker keeps track of it.
+#[derive(Debug)]
+struct Tracked {
+    task: AbortHandle,
+    /// Whether it is in the middle of a turn. An idle one can be ended at once.
+    busy: Rc<Cell<bool>>,
+    /// Set to end it after the turn.
+    leave: Rc<Cell<bool>>,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub struct Worker {
+    /// Its number, from 0.
+    pub index: usize,
+    /// What all workers share.
+    pub node: Arc<Node>,
+    /// Its shard. Borrowed for one command or one flush at a time, never across an await.
+    pub shard: RefCell<Shard>,
+    /// Wall time minus node clock, refreshed now and then.
+    pub wall_offset_us: Cell<i64>,
+    buffers: RefCell<Vec<TurnBuffers>>,
+    tracked: RefCell<HashMap<u64, Tracked>>,
+    draining: Cell<bool>,
+}
+
+/// Buffers of turns that a worker keeps for the next ones: more only exist while turns wait for other shards or for slow clients.
+const POOLED_BUFFERS: usize = 16;
+
+impl Worker {
+    /// The counters that this worker alone writes.
+    pub fn counters(&self) -> &WorkerCounters {
+        self.node.metrics.worker(self.index)
+    }
+
+    /// Buffers for a turn.
+    pub fn take_buffers(&self) -> TurnBuffers {
+        self.buffers.borrow_mut().pop().unwrap_or_else(|| TurnBuffers::new(self.node.workers()))
+    }
+
+    /// Gives the buffers of a finished turn back.
+    pub fn return_buffers(&self, mut buffers: TurnBuffers) {
+        let mut pool = self.buffers.borrow_mut();
+        if pool.len() < POOLED_BUFFERS {
+            buffers.reset();
+            pool.push(buffers);
+        }
+    }
+
+    /// The circumstances of a command that runs now.
+    pub fn env(&self, now_us: u64, db: u8, proto: tollgate_protocol::Proto) -> Env {
+        Env { db, proto, now_us, wall_offset_us: self.wall_offset_us.get() }
+    }
+
+    /// Decides what is queued, letting others run whenever the policies have used up their time.
+    pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) {
+        while self.shard.borrow_mut().flush(env, queue, out) == Flow::Yield {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Starts serving a connection.
+    fn serve(self: &Rc<Self>, stream: std::net::TcpStream) -> std::io::Result<()> {
+        let stream = TcpStream::from_std(stream)?;
+        stream.set_nodelay(true)?;
+        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+        let client = self.node.clients.add(self.index, peer, local, self.node.clock.now_us());
+        let (busy, leave) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(self.draining.get())));
+        let id = client.id;
+        let task = {
+            let (worker, client, busy, leave) = (Rc::clone(self), Arc::clone(&client), Rc::clone(&busy), Rc::clone(&leave));
+            tokio::task::spawn_local(async move {
+                let _gone = Gone { worker: Rc::clone(&worker), client: Arc::clone(&client) };
+                connection::serve(worker, stream, client, busy, leave).await;
+            })
+        };
+        self.tracked.borrow_mut().insert(id, Tracked { task: task.abort_handle(), busy, leave });
+        Ok(())
+    }
+
+    fn end(tracked: &Tracked) {
+        if tracked.busy.get() { tracked.leave.set(true) } else { tracked.task.abort() }
+    }
+
+    /// Runs a batch for another worker.
+    async fn run_batch(&self, batch: Batch, queue: &mut CheckQueue, reply_to: oneshot::Sender<Replies>) {
+        let started = Instant::now();
+        let now_us = self.node.clock.at(started);
+        let mut replies = Replies { bytes: Vec::new(), ends: Vec::with_capacity(batch.len()) };
+        queue.start(true);
+        let mut last = None;
+        for (spec, db, proto, request) in batch.iter() {
+            let env = self.env(now_us, db, proto);
+            last = Some(env);
+            loop {
+                // The borrow must not live into the flush.
+                let step = self.shard.borrow_mut().run(&env, queue, spec, request, &mut replies.bytes);
+                match step {
+                    Step::Done => break,
+                    Step::FlushFirst => self.flush(&env, queue, &mut replies.bytes).await,
+                }
+            }
+        }
+        if let Some(env) = last {
+            self.flush(&env, queue, &mut replies.bytes).await;
+        }
+        replies.ends.extend_from_slice(queue.ends());
+        debug_assert_eq!(replies.ends.len(), batch.len());
+        // The asker may be gone; then nobody wants the replies.
+        let _ = reply_to.send(replies);
+        self.counters().stretch(started.elapsed());
+    }
+
+    async fn run_mailbox(self: Rc<Self>, mut mailbox: mpsc::Receiver<Job>) {
+        let mut queue = CheckQueue::default();
+        while let Some(job) = mailbox.recv().await {
+            match job {
+                Job::Batch(batch, reply_to) => self.run_batch(batch, &mut queue, reply_to).await,
+                Job::Keyspace(op, reply_to) => {
+                    let started = Instant::now();
+                    let answer = self.shard.borrow_mut().keyspace(&op, self.node.clock.at(started));
+                    let _ = reply_to.send(answer);
+                    self.counters().stretch(started.elapsed());
+                }
+            }
+            // A full mailbox must not keep this worker's own connections waiting.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Housekeeping: publishes counters, follows the wall clock, sweeps.
+    async fn tidy(self: Rc<Self>) {
+        let storage = &self.node.config.storage;
+        let interval = Duration::from_millis(storage.sweep_interval_ms);
+        let budget = Duration::from_micros(storage.sweep_budget_us);
+        loop {
+            self.wall_offset_us.set(self.node.clock.wall_offset_us());
+            let mut more = true;
+            while more {
+                let started = Instant::now();
+                let now_us = self.node.clock.at(started);
+                while more && started.elapsed() < budget {
+                    more = self.shard.borrow_mut().tidy(now_us, TIDY_ENTRIES);
+                }
+                self.counters().stretch(started.elapsed());
+                tokio::task::yield_now().await;
+            }
+            self.publish();
+            tokio::time::sleep(interval).await;
+        }
+    }
+
+    fn publish(&self) {
+        let shard = self.shard.borrow();
+        self.counters().publish(&shard);
+    }
+
+    async fn run_control(self: Rc<Self>, mut control: mpsc::Receiver<Control>) {
+        while let Some(order) = control.recv().await {
+            match order {
+                Control::Serve(stream) => {
+                    if let Err(error) = self.serve(stream) {
+                        tracing::debug!(event = "connection_lost", %error);
+                    }
+                }
+                Control::Kill(id) => {
+                    if let Some(tracked) = self.tracked.borrow().get(&id) {
+                        Self::end(tracked);
+                    }
+                }
+                Control::Drain => {
+                    self.draining.set(true);
+                    self.tracked.borrow().values().for_each(Self::end);
+                    while !self.tracked.borrow().is_empty() {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Entries that one step of the sweep looks at between two looks at the clock.
+const TIDY_ENTRIES: usize = 256;
+
+/// Takes a connection off the lists when its task ends, however it ends.
+struct Gone {
+    worker: Rc<Worker>,
+    client: Arc<Client>,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.worker.tracked.borrow_mut().remove(&self.client.id);
+        self.worker.node.connection_ended(self.worker.index, self.client.id);
+    }
+}
+
+/// Ends of the channels that a worker reads.
+#[derive(Debug)]
+pub struct Inbox {
+    /// Jobs for its shard.
+    pub mailbox: mpsc::Receiver<Job>,
+    /// Orders for itself.
+    pub control: mpsc::Receiver<Control>,
+}
+
+/// The body of a worker's thread. `ready` is told once the shard exists, or why it does not; `listener` is worker 0's.
+pub fn run(node: Arc<Node>, index: usize, config: ShardConfig, inbox: Inbox, listener: Option<std::net::TcpListener>, ready: std::sync::mpsc::Sender<Result<(), StartError>>) {
+    let started = Shard::new(config).map_err(StartError::from).and_then(|shard| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok((shard, runtime))
+    });
+    let (shard, runtime) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            // The main thread waits for one message a worker.
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let worker = Rc::new(Worker {
+        index,
+        wall_offset_us: Cell::new(node.clock.wall_offset_us()),
+        node,
+        shard: RefCell::new(shard),
+        buffers: RefCell::default(),
+        tracked: RefCell::default(),
+        draining: Cell::new(false),
+    });
+    LocalSet::new().block_on(&runtime, async move {
+        tokio::task::spawn_local(Rc::clone(&worker).run_mailbox(inbox.mailbox));
+        tokio::task::spawn_local(Rc::clone(&worker).tidy());
+        if let Some(listener) = listener {
+            tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), listener));
+        }
+        let _ = ready.send(Ok(()));
+        worker.run_control(inbox.control).await;
+    });
+}
+
+/// Why a worker did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its shard could not be made.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
+    /// The runtime could not be made.
+    #[error("cannot start a worker: {0}")]
+    Runtime(#[from] std::io::Error),
+}
