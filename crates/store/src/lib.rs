@@ -1,1 +1,56 @@
-//! Tollgate: store.
+//! The entries of one shard: slot maps, coarse expiry, byte accounting, scans and sweeps.
+//!
+//! A [`Store`] owns a contiguous range of the 16,384 slots of Redis Cluster ([`slot_of`]). It does no I/O, reads no clock
+//! (every time is an argument, in microseconds), and does not know what the numbers of a bucket mean.
+//!
+//! # Layout
+//!
+//! Each [`Keyspace`] in use has one array of slot maps. A slot map is one page, or, once it outgrows a page, a directory
+//! of pages split by the top bits of the keys' hashes (extendible hashing). A page is one allocation with tags, offsets
+//! and entries in it, whose sizes are exactly the allocator's size classes. Growing, compacting, splitting, merging and
+//! sweeping touch at most two pages, each bounded to [`MAX_PAGE_ENTRIES`] entries and [`MAX_PAGE_BYTES`] bytes, so no
+//! operation stalls the shard, however many keys share a slot. State or keys that are large live in a block of their own.
+//!
+//! # Example
+//!
+//! ```
+//! use tollgate_store::{Expiry, Numbers, SLOTS, Space, State, Store};
+//!
+//! let mut store = Store::new(0..SLOTS, 42, 0);
+//! let key = store.key(Space::Db(0), b"user:1").unwrap();
+//! let state = State::Numbers(Numbers::new(&[9.0, 1_000.0]).unwrap());
+//! store.put(&key, 7, Expiry::from_us(60_000_000), false, state).unwrap();
+//! let place = store.find(&key).unwrap();
+//! assert_eq!(store.bucket(place).params, 7);
+//! assert!(store.update(place, 7, Expiry::NEVER, false, &[8.0, 2_000.0]));
+//! ```
+
+mod blocks;
+mod directory;
+mod entry;
+mod expiry;
+mod key;
+mod layout;
+mod page;
+mod rebuild;
+mod scan;
+mod slot;
+mod slot_map;
+mod store;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod trash;
+mod warm;
+mod words;
+
+pub use entry::{Bucket, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, Numbers, State, StateError};
+pub use expiry::{EXPIRY_UNIT_US, Expiry};
+pub use key::{DATABASES, Key, KeyError, Keyspace, MAX_KEY_BYTES, Space};
+pub use layout::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES};
+pub use scan::{Cursor, SCAN_SLOTS_PER_STEP};
+pub use slot::{SLOTS, slot_of};
+pub use store::{Place, Removed, SlotMeta, Store};
+pub use sweep::SweepProgress;
+pub use trash::Trash;
+pub use warm::WARM_BATCH;

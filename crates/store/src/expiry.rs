@@ -1,0 +1,94 @@
+//! When an entry may be dropped.
+
+/// Resolution to which the store keeps an expiry, in microseconds: what it keeps is rounded up to it.
+pub const EXPIRY_UNIT_US: u64 = 1 << 16;
+
+/// The time, in microseconds of the slot's clock, from which an entry may be dropped, or never.
+///
+/// The store keeps 4 bytes of it: it is rounded up to a multiple of [`EXPIRY_UNIT_US`] after the store's base, and what
+/// lies more than 8.9 years after the base is kept as [`Expiry::NEVER`]. So an entry may stay longer than asked, never
+/// shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Expiry(u64);
+
+impl Expiry {
+    /// The entry is never dropped by a sweep.
+    pub const NEVER: Expiry = Expiry(u64::MAX);
+
+    /// May be dropped once the slot's clock has reached `us`.
+    pub const fn from_us(us: u64) -> Expiry {
+        Expiry(us)
+    }
+
+    /// The time in microseconds of the slot's clock, `None` for never.
+    pub const fn to_us(self) -> Option<u64> {
+        if self.0 == u64::MAX {
+            None
+        } else {
+            Some(self.0)
+        }
+    }
+}
+
+/// An expiry as an entry holds it: units of [`EXPIRY_UNIT_US`] after the base, `u32::MAX` for never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Coarse(pub(crate) u32);
+
+/// The time at which coarse time starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Base {
+    pub(crate) us: u64,
+}
+
+impl Base {
+    pub(crate) fn round_up(self, expiry: Expiry) -> Coarse {
+        let units = expiry.0.saturating_sub(self.us).div_ceil(EXPIRY_UNIT_US);
+        Coarse(u32::try_from(units).unwrap_or(u32::MAX))
+    }
+
+    /// The last unit that has begun at `clock_us`: entries whose expiry is at most this may be dropped. Never `u32::MAX`.
+    pub(crate) fn round_down(self, clock_us: u64) -> Option<Coarse> {
+        let units = clock_us.checked_sub(self.us)? / EXPIRY_UNIT_US;
+        Some(Coarse(units.min(u64::from(u32::MAX - 1)) as u32))
+    }
+
+    pub(crate) fn expiry(self, coarse: Coarse) -> Expiry {
+        if coarse.0 == u32::MAX {
+            Expiry::NEVER
+        } else {
+            Expiry(self.us.saturating_add(u64::from(coarse.0) * EXPIRY_UNIT_US))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn kept_never_earlier_and_at_most_a_unit_later(base in 0..1u64 << 53, after in 0..1u64 << 47) {
+            let base = Base { us: base };
+            let asked = base.us + after;
+            let kept = base.expiry(base.round_up(Expiry::from_us(asked))).to_us().unwrap();
+            prop_assert!(kept >= asked && kept < asked + EXPIRY_UNIT_US);
+            prop_assert!(base.round_down(kept).unwrap() >= base.round_up(Expiry::from_us(asked)));
+            prop_assert!(kept == 0 || base.round_down(kept - 1) < Some(base.round_up(Expiry::from_us(asked))));
+        }
+    }
+
+    #[test]
+    fn saturates_at_both_ends() {
+        let base = Base { us: 1 << 50 };
+        assert_eq!(base.round_up(Expiry::NEVER), Coarse(u32::MAX));
+        assert_eq!(
+            base.round_up(Expiry::from_us(u64::MAX - 1)),
+            Coarse(u32::MAX)
+        );
+        assert_eq!(base.round_up(Expiry::from_us(0)), Coarse(0));
+        assert_eq!(base.round_down(0), None);
+        assert_eq!(base.round_down(u64::MAX), Some(Coarse(u32::MAX - 1)));
+        assert_eq!(base.expiry(Coarse(u32::MAX)), Expiry::NEVER);
+    }
+}

@@ -1,0 +1,386 @@
+//! A page: tags, offsets and entries of up to about a thousand keys in one allocation.
+//!
+//! ```text
+//! tags u8 x (n + 7) | offsets u16 x n, in units of 4 bytes | entries, appended
+//! ```
+//! Linear probing over the tags, eight at a time. A tag is 0 where the index is free, 1 where an entry was removed.
+
+use crate::blocks::Blocks;
+use crate::entry::{EntryRef, Value};
+use crate::expiry::Coarse;
+use crate::key::Key;
+use crate::layout::{
+    GROUP, Layout, UNIT_BYTES, entries_start, max_load, offsets_start, size_class,
+};
+use crate::words::{set_u16, u16_at, u64_at};
+
+const FREE: u8 = 0;
+const REMOVED: u8 = 1;
+const FIRST_TAG: u8 = 2;
+
+const CACHE_LINE_BYTES: usize = 64;
+
+/// Where an entry is in its page: its position in the index and its offset in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) position: u16,
+    pub(crate) offset: u16,
+}
+
+#[derive(Default)]
+pub(crate) struct Page {
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) blocks: Option<Box<Blocks>>,
+    /// No entry expires before this.
+    pub(crate) min_expiry: u32,
+    pub(crate) index_len: u16,
+    pub(crate) live: u16,
+    pub(crate) removed: u16,
+    /// Where the next entry goes, in units.
+    end: u16,
+    /// What removed entries have left behind, in units.
+    pub(crate) holes: u16,
+}
+
+/// The tag of a hash.
+#[inline]
+pub(crate) fn tag_of(hash: u64) -> u8 {
+    let tag = (hash >> 32) as u8;
+    if tag < FIRST_TAG {
+        tag + FIRST_TAG
+    } else {
+        tag
+    }
+}
+
+/// Where the search for a hash starts.
+#[inline]
+pub(crate) fn home(hash: u64, index_len: usize) -> usize {
+    ((hash & 0xffff_ffff) * index_len as u64 >> 32) as usize
+}
+
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+
+/// The top bit of each byte that is zero. Bytes above the lowest zero may be marked wrongly, when they are 1.
+#[inline]
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(LOW_BITS) & !word & (LOW_BITS << 7)
+}
+
+#[inline]
+fn first_byte(marks: u64) -> usize {
+    marks.trailing_zeros() as usize / 8
+}
+
+/// The top bits of the bytes of `group` that are `tag` and come before the first free one. A byte may be marked that
+/// differs from `tag` in its last bit, so the key must be compared; it is never a free or a removed one.
+#[inline]
+pub(crate) fn candidates(group: u64, tag: u8) -> (u64, bool) {
+    let free = zero_bytes(group);
+    let before_free = (free & free.wrapping_neg()).wrapping_sub(1);
+    let marks = zero_bytes(group ^ LOW_BITS * u64::from(tag));
+    (marks & before_free, free != 0)
+}
+
+impl Page {
+    /// An empty page of that shape.
+    pub(crate) fn new(layout: Layout) -> Page {
+        Page {
+            bytes: vec![0; layout.bytes].into_boxed_slice(),
+            blocks: None,
+            min_expiry: u32::MAX,
+            index_len: layout.index_len as u16,
+            live: 0,
+            removed: 0,
+            end: (entries_start(layout.index_len) / UNIT_BYTES) as u16,
+            holes: 0,
+        }
+    }
+
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        size_class(self.bytes.len())
+            + self
+                .blocks
+                .as_ref()
+                .map_or(0, |blocks| blocks.allocated_bytes())
+    }
+
+    /// Bytes of live entries in the page.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        if self.index_len == 0 {
+            return 0;
+        }
+        usize::from(self.end - self.holes) * UNIT_BYTES - entries_start(usize::from(self.index_len))
+    }
+
+    #[inline]
+    fn offset(&self, position: usize) -> u16 {
+        u16_at(
+            &self.bytes,
+            offsets_start(usize::from(self.index_len)) + 2 * position,
+        )
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, offset: u16) -> EntryRef<'_> {
+        EntryRef::new(
+            &self.bytes[usize::from(offset) * UNIT_BYTES..],
+            self.blocks.as_deref(),
+        )
+    }
+
+    /// The entry's bytes to the end of the page, and the blocks.
+    #[inline]
+    pub(crate) fn entry_mut(&mut self, offset: u16) -> (&mut [u8], &mut Option<Box<Blocks>>) {
+        (
+            &mut self.bytes[usize::from(offset) * UNIT_BYTES..],
+            &mut self.blocks,
+        )
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: &Key) -> Option<Spot> {
+        if self.live == 0 {
+            return None;
+        }
+        let index_len = usize::from(self.index_len);
+        let tag = tag_of(key.hash);
+        let mut at = home(key.hash, index_len);
+        loop {
+            let (mut marks, at_end) = candidates(u64_at(&self.bytes, at), tag);
+            while marks != 0 {
+                let position = wrap(at + first_byte(marks), index_len);
+                let offset = self.offset(position);
+                if self.entry(offset).is_of(key) {
+                    return Some(Spot {
+                        position: position as u16,
+                        offset,
+                    });
+                }
+                marks &= marks - 1;
+            }
+            // A free position always exists: the load is at most seven eighths.
+            if at_end {
+                return None;
+            }
+            at = wrap(at + GROUP, index_len);
+        }
+    }
+
+    /// The group of tags at which the search for a key starts.
+    #[inline]
+    pub(crate) fn tags_at_home(&self, key: &Key) -> u64 {
+        u64_at(&self.bytes, home(key.hash, usize::from(self.index_len)))
+    }
+
+    /// The offset of the first candidate in the group at which the search starts; any offset if there is none.
+    #[inline]
+    pub(crate) fn likely_offset(&self, key: &Key, group: u64) -> u16 {
+        let index_len = usize::from(self.index_len);
+        let (marks, _) = candidates(group, tag_of(key.hash));
+        let ahead = if marks == 0 { 0 } else { first_byte(marks) };
+        self.offset(wrap(home(key.hash, index_len) + ahead, index_len))
+    }
+
+    /// Reads the start of an entry and what is a cache line further.
+    #[inline]
+    pub(crate) fn touch(&self, offset: u16) -> u64 {
+        let start = usize::from(offset) * UNIT_BYTES;
+        let further = (start + CACHE_LINE_BYTES).min(self.bytes.len() - 1);
+        u64::from(self.bytes[start]) + u64::from(self.bytes[further])
+    }
+
+    /// Whether an entry of that many bytes can be added as things are.
+    pub(crate) fn has_room(&self, entry_bytes: usize) -> bool {
+        let index_len = usize::from(self.index_len);
+        usize::from(self.end) * UNIT_BYTES + entry_bytes <= self.bytes.len()
+            && usize::from(self.live + self.removed) < max_load(index_len)
+    }
+
+    /// Adds an entry that is not there, for which there is room.
+    pub(crate) fn insert(&mut self, key: &Key, value: &Value) -> Spot {
+        let bytes = value.page_bytes(key);
+        let spot = self.append(key.hash, bytes, value.expiry);
+        let start = usize::from(spot.offset) * UNIT_BYTES;
+        value.write(key, &mut self.bytes[start..start + bytes], &mut self.blocks);
+        spot
+    }
+
+    /// Takes an index position and space for an entry; the caller writes it.
+    pub(crate) fn append(&mut self, hash: u64, entry_bytes: usize, expiry: Coarse) -> Spot {
+        debug_assert!(self.has_room(entry_bytes));
+        let position = self.vacant(hash);
+        if self.bytes[position] == REMOVED {
+            self.removed -= 1;
+        }
+        self.set_tag(position, tag_of(hash));
+        let offset = self.end;
+        let offset_at = offsets_start(usize::from(self.index_len)) + 2 * position;
+        set_u16(&mut self.bytes, offset_at, offset);
+        self.end += (entry_bytes / UNIT_BYTES) as u16;
+        self.live += 1;
+        self.min_expiry = self.min_expiry.min(expiry.0);
+        Spot {
+            position: position as u16,
+            offset,
+        }
+    }
+
+    /// The first position that is free or removed.
+    fn vacant(&self, hash: u64) -> usize {
+        let index_len = usize::from(self.index_len);
+        let mut at = home(hash, index_len);
+        loop {
+            let marks = zero_bytes(u64_at(&self.bytes, at) & !LOW_BITS);
+            if marks != 0 {
+                return wrap(at + first_byte(marks), index_len);
+            }
+            at = wrap(at + GROUP, index_len);
+        }
+    }
+
+    fn set_tag(&mut self, position: usize, tag: u8) {
+        self.bytes[position] = tag;
+        if position < GROUP - 1 {
+            self.bytes[usize::from(self.index_len) + position] = tag;
+        }
+    }
+
+    /// Removes the entry at `spot`. The page is not compacted.
+    pub(crate) fn remove(&mut self, spot: Spot) {
+        let entry = self.entry(spot.offset);
+        let units = (entry.page_bytes() / UNIT_BYTES) as u16;
+        if let Some(number) = entry.block() {
+            self.drop_block(number);
+        }
+        self.live -= 1;
+        if self.live == 0 {
+            *self = Page::default();
+            return;
+        }
+        self.holes += units;
+        self.clear_tag(usize::from(spot.position));
+    }
+
+    fn drop_block(&mut self, number: u32) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.take(number);
+            if blocks.is_empty() {
+                self.blocks = None;
+            }
+        }
+    }
+
+    /// Frees an index position, and removed ones before it, if the next is free: no search goes on past it.
+    fn clear_tag(&mut self, position: usize) {
+        let index_len = usize::from(self.index_len);
+        if self.bytes[wrap(position + 1, index_len)] != FREE {
+            self.set_tag(position, REMOVED);
+            self.removed += 1;
+            return;
+        }
+        self.set_tag(position, FREE);
+        let mut before = wrap(position + index_len - 1, index_len);
+        while self.bytes[before] == REMOVED {
+            self.set_tag(before, FREE);
+            self.removed -= 1;
+            before = wrap(before + index_len - 1, index_len);
+        }
+    }
+
+    /// Whether more than a quarter of the page is what removed entries have left.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.live > 0
+            && (usize::from(self.holes) * UNIT_BYTES * 4 > self.bytes.len()
+                || self.removed * 4 > self.index_len)
+    }
+
+    /// Every entry, in no order.
+    pub(crate) fn spots(&self) -> impl Iterator<Item = Spot> + '_ {
+        (0..self.index_len).filter_map(|position| self.spot_at(position))
+    }
+
+    #[inline]
+    fn spot_at(&self, position: u16) -> Option<Spot> {
+        let at = usize::from(position);
+        (self.bytes[at] >= FIRST_TAG).then(|| Spot {
+            position,
+            offset: self.offset(at),
+        })
+    }
+
+    /// The first entry from a random position on.
+    pub(crate) fn random(&self, random: u64) -> Option<Spot> {
+        if self.live == 0 {
+            return None;
+        }
+        let start = home(random, usize::from(self.index_len)) as u16;
+        (start..self.index_len)
+            .chain(0..start)
+            .find_map(|position| self.spot_at(position))
+    }
+
+    /// Removes the entries whose expiry is at most `now`, after showing each. Says how many.
+    pub(crate) fn sweep(&mut self, now: Coarse, on_drop: &mut dyn FnMut(EntryRef)) -> usize {
+        let before = self.live;
+        let mut min_expiry = u32::MAX;
+        for position in 0..self.index_len {
+            let Some(spot) = self.spot_at(position) else {
+                continue;
+            };
+            let entry = self.entry(spot.offset);
+            let expiry = entry.expiry();
+            if expiry > now {
+                min_expiry = min_expiry.min(expiry.0);
+                continue;
+            }
+            on_drop(entry);
+            self.remove(spot);
+            if self.live == 0 {
+                return usize::from(before);
+            }
+        }
+        self.min_expiry = min_expiry;
+        usize::from(before - self.live)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let index_len = usize::from(self.index_len);
+        let tags = |tag: fn(u8) -> bool| {
+            self.bytes[..index_len]
+                .iter()
+                .filter(|&&at| tag(at))
+                .count()
+        };
+        assert_eq!(tags(|tag| tag >= FIRST_TAG), usize::from(self.live));
+        assert_eq!(tags(|tag| tag == REMOVED), usize::from(self.removed));
+        let payload: usize = self
+            .spots()
+            .map(|spot| self.entry(spot.offset).page_bytes())
+            .sum();
+        assert_eq!(payload, self.payload_bytes());
+        if self.live == 0 {
+            assert!(self.bytes.is_empty() && self.blocks.is_none());
+            return;
+        }
+        assert!(usize::from(self.live + self.removed) <= max_load(index_len));
+        assert_eq!(
+            self.bytes[..GROUP - 1],
+            self.bytes[index_len..index_len + GROUP - 1]
+        );
+        assert!(
+            self.spots()
+                .all(|spot| self.entry(spot.offset).expiry().0 >= self.min_expiry)
+        );
+    }
+}
+
+#[inline]
+fn wrap(position: usize, index_len: usize) -> usize {
+    if position >= index_len {
+        position - index_len
+    } else {
+        position
+    }
+}

@@ -1,0 +1,202 @@
+//! Walking over a keyspace, and picking from it.
+
+use crate::entry::EntryView;
+use crate::key::{Keyspace, mix};
+use crate::slot::SLOTS;
+use crate::slot_map::SlotMap;
+use crate::store::{Place, Store, view_of};
+
+/// The most slots that one step of a scan looks at.
+pub const SCAN_SLOTS_PER_STEP: usize = 1024;
+
+/// How many slots are tried for one that has an entry before the next in order is taken.
+const RANDOM_TRIES: u64 = 32;
+
+/// The top bits of a hash that a cursor holds.
+const POSITION_BITS: u32 = 48;
+const POSITION_END: u64 = 1 << POSITION_BITS;
+
+fn position_of(hash: u64) -> u64 {
+    hash >> (64 - POSITION_BITS)
+}
+
+/// Where a scan goes on: a slot, and the top 48 bits of a hash in it. It fits 62 bits, and stays good whatever happens to
+/// the store, for any store that has the slot. 0 is the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cursor(u64);
+
+impl Cursor {
+    /// The start of the first slot.
+    pub const START: Cursor = Cursor(0);
+
+    /// The start of a slot.
+    pub fn at_slot(slot: u16) -> Cursor {
+        Cursor(u64::from(slot) << POSITION_BITS)
+    }
+
+    /// The cursor that [`Cursor::to_u64`] gave; `None` for a number that none gives.
+    pub fn from_u64(value: u64) -> Option<Cursor> {
+        (value >> POSITION_BITS < u64::from(SLOTS)).then_some(Cursor(value))
+    }
+
+    /// As a number.
+    pub fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The slot in which the scan goes on.
+    pub fn slot(self) -> u16 {
+        (self.0 >> POSITION_BITS) as u16
+    }
+
+    fn position(self) -> u64 {
+        self.0 % POSITION_END
+    }
+
+    fn new(slot: u16, position: u64) -> Cursor {
+        Cursor(u64::from(slot) << POSITION_BITS | position)
+    }
+}
+
+impl Store {
+    /// One step of a scan: shows about `want` entries from `cursor` on (more only when hashes are equal in 48 bits), and
+    /// says where to go on, or `None` after the last slot of this store.
+    ///
+    /// An entry that is there from the first step to the last is shown at least once, whatever else is put or removed in
+    /// between. A step looks at no more than [`SCAN_SLOTS_PER_STEP`] slots and, beyond the pages it shows whole, one page.
+    pub fn scan(
+        &self,
+        keyspace: Keyspace,
+        cursor: Cursor,
+        want: usize,
+        show: &mut dyn FnMut(EntryView),
+    ) -> Option<Cursor> {
+        let index = keyspace.index()?;
+        let table = &self.tables[index];
+        let slots = self.slots();
+        if table.live == 0 || slots.is_empty() {
+            return None;
+        }
+        let mut cursor = cursor.max(Cursor::at_slot(slots.start));
+        let mut want = want.max(1);
+        for _ in 0..SCAN_SLOTS_PER_STEP {
+            let slot = cursor.slot();
+            if slot >= slots.end {
+                return None;
+            }
+            let map = &table.maps[usize::from(slot - slots.start)];
+            let mut position = cursor.position();
+            loop {
+                let next = self.scan_page(map, position, &mut want, &mut |entry| {
+                    show(view_of(self.base, index as u8, slot, entry));
+                });
+                match next {
+                    Some(next) if want == 0 => return Some(Cursor::new(slot, next)),
+                    Some(next) => position = next,
+                    None => break,
+                }
+            }
+            cursor = match slot + 1 {
+                end if end == slots.end => return None,
+                next => Cursor::at_slot(next),
+            };
+            if want == 0 {
+                break;
+            }
+        }
+        Some(cursor)
+    }
+
+    /// Shows up to `want` entries of the page that has `position`, in the order of their hashes. Says where the rest
+    /// starts, in this page or the next of the map.
+    fn scan_page(
+        &self,
+        map: &SlotMap,
+        position: u64,
+        want: &mut usize,
+        show: &mut dyn FnMut(crate::entry::EntryRef),
+    ) -> Option<u64> {
+        let hash = position << (64 - POSITION_BITS);
+        let page = map.page(map.page_of(hash));
+        let (start, end) = map.hash_range(hash);
+        let end = end.map(position_of);
+        if position == position_of(start) && usize::from(page.live) <= *want {
+            *want -= usize::from(page.live);
+            page.spots().for_each(|spot| show(page.entry(spot.offset)));
+            return end;
+        }
+        let mut rest: Vec<(u64, u16)> = page
+            .spots()
+            .map(|spot| {
+                (
+                    position_of(page.entry(spot.offset).hash(&self.hasher)),
+                    spot.offset,
+                )
+            })
+            .filter(|&(at, _)| at >= position)
+            .collect();
+        if rest.len() <= *want {
+            *want -= rest.len();
+            rest.iter()
+                .for_each(|&(_, offset)| show(page.entry(offset)));
+            return end;
+        }
+        let (_, &mut (last, _), _) = rest.select_nth_unstable(*want - 1);
+        rest.iter()
+            .filter(|&&(at, _)| at <= last)
+            .for_each(|&(_, offset)| show(page.entry(offset)));
+        *want = 0;
+        if last + 1 == POSITION_END {
+            None
+        } else {
+            Some(last + 1)
+        }
+    }
+
+    /// An entry of a keyspace, picked by the random number: a slot first, then one in it, so entries of full slots are
+    /// picked a little less often. `None` if there is none.
+    pub fn random(&self, keyspace: Keyspace, random: u64) -> Option<EntryView<'_>> {
+        let place = self.random_place(keyspace.index()?, random)?;
+        Some(self.view(place))
+    }
+
+    fn random_place(&self, keyspace: usize, random: u64) -> Option<Place> {
+        let table = &self.tables[keyspace];
+        if table.live == 0 {
+            return None;
+        }
+        let slots = table.maps.len();
+        let pick = |random: u64| (u128::from(random) * slots as u128 >> 64) as usize;
+        let tried = (0..RANDOM_TRIES).map(|try_number| pick(mix(random ^ try_number)));
+        let start = pick(mix(random));
+        let local = tried
+            .chain(start..slots)
+            .chain(0..start)
+            .find(|&local| table.maps[local].live() > 0)?;
+        let map = &table.maps[local];
+        // A directory may have empty pages: some tries, then in order.
+        let tries = (0..RANDOM_TRIES)
+            .map(|try_number| map.page_of(mix(random.rotate_left(32) ^ try_number)));
+        let all = 0..map.pages() as u32;
+        let page = tries.chain(all).find(|&page| map.page(page).live > 0)?;
+        let spot = map.page(page).random(mix(random.rotate_left(16)))?;
+        Some(self.place_at(keyspace, local, page, spot))
+    }
+
+    /// Samples `samples` entries of all keyspaces, each as often as it has entries, and says where the one is that may be
+    /// dropped first: the bucket that is nearest to being full, which is the cheapest to lose.
+    pub fn evict_sample(&self, random: u64, samples: usize) -> Option<Place> {
+        let all: usize = self.tables.iter().map(|table| table.live).sum();
+        let sampled = (0..samples as u64).filter_map(|sample| {
+            let random = mix(random ^ mix(sample));
+            let mut at = (u128::from(random) * all as u128 >> 64) as usize;
+            let keyspace = self.tables.iter().position(|table| {
+                let here = at < table.live;
+                at = at.saturating_sub(table.live);
+                here
+            })?;
+            self.random_place(keyspace, mix(random))
+        });
+        sampled.min_by_key(|&place| self.view(place).bucket.expiry)
+    }
+}

@@ -1,0 +1,383 @@
+//! The store of one shard: its keyspaces, its slots, and what is done to one key.
+
+use crate::entry::{self, Bucket, EntryRef, EntryView, MAX_BLOB_BYTES, State, StateError, Value};
+use crate::expiry::{Base, Expiry};
+use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, Keyspace, Space};
+use crate::layout::{Bounds, size_class};
+use crate::page::Spot;
+use crate::slot::{SLOTS, slot_of};
+use crate::slot_map::SlotMap;
+use std::ops::Range;
+
+/// What a slot has besides its entries. It travels with the slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotMeta {
+    /// How often the slot has changed hands.
+    pub epoch: u64,
+    /// What to add to the node's clock for the slot's clock, in microseconds.
+    pub clock_offset_us: i64,
+    /// Counts the changes to entries of the slot; an entry's `mark` is its value at the entry's last change. It wraps.
+    pub changes: u32,
+}
+
+impl SlotMeta {
+    /// The slot's clock when the node's reads `node_us`.
+    pub fn clock_us(&self, node_us: u64) -> u64 {
+        node_us.saturating_add_signed(self.clock_offset_us)
+    }
+}
+
+/// Where an entry is. Good until the next [`Store::put`] of a new key, `remove`, `sweep` or `flush`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    page: u32,
+    spot: Spot,
+    local_slot: u16,
+    keyspace: u8,
+    #[cfg(debug_assertions)]
+    generation: u64,
+}
+
+/// What a removed entry had that others count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Number of the interned limit.
+    pub params: u32,
+}
+
+/// One keyspace: a map for each slot, once there has been an entry.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) maps: Box<[SlotMap]>,
+    pub(crate) live: usize,
+}
+
+impl Table {
+    pub(crate) fn maps_bytes(&self) -> usize {
+        size_class(size_of_val(&*self.maps))
+    }
+}
+
+/// The entries of the slots of one shard.
+pub struct Store {
+    pub(crate) tables: [Table; KEYSPACES],
+    pub(crate) metas: Box<[SlotMeta]>,
+    pub(crate) first_slot: u16,
+    pub(crate) hasher: Hasher,
+    pub(crate) base: Base,
+    pub(crate) bounds: Bounds,
+    pub(crate) bytes: usize,
+    pub(crate) sweep_at: crate::sweep::SweepPosition,
+    /// Counts what makes places invalid.
+    pub(crate) generation: u64,
+}
+
+impl Store {
+    /// An empty store for a range of slots.
+    ///
+    /// `seed` must be random for each process, so that nobody can prepare keys that collide. `base_us` is a time at or
+    /// before all that the slots' clocks will show: expiries are counted from it, for 8.9 years (see [`Expiry`]).
+    ///
+    /// # Panics
+    /// If the range goes beyond [`SLOTS`].
+    pub fn new(slots: Range<u16>, seed: u64, base_us: u64) -> Store {
+        Store::with_bounds(slots, seed, base_us, Bounds::DEFAULT)
+    }
+
+    pub(crate) fn with_bounds(slots: Range<u16>, seed: u64, base_us: u64, bounds: Bounds) -> Store {
+        assert!(
+            slots.start <= slots.end && slots.end <= SLOTS,
+            "slots {slots:?} of {SLOTS}"
+        );
+        let metas = vec![SlotMeta::default(); slots.len()].into_boxed_slice();
+        Store {
+            tables: Default::default(),
+            bytes: size_class(size_of_val(&*metas)),
+            metas,
+            first_slot: slots.start,
+            hasher: Hasher::new(seed),
+            base: Base { us: base_us },
+            bounds,
+            sweep_at: Default::default(),
+            generation: 0,
+        }
+    }
+
+    /// The slots of this store.
+    pub fn slots(&self) -> Range<u16> {
+        self.first_slot..self.first_slot + self.metas.len() as u16
+    }
+
+    /// Prepares a key.
+    ///
+    /// # Errors
+    /// [`KeyError`]: too long, of a slot that is not here, or of a database that does not exist.
+    pub fn key<'a>(&self, space: Space, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
+        self.key_in_slot(space, slot_of(bytes), bytes)
+    }
+
+    /// Prepares a key whose slot is already known to be `slot`.
+    ///
+    /// # Errors
+    /// As [`Store::key`].
+    #[inline]
+    pub fn key_in_slot<'a>(
+        &self,
+        space: Space,
+        slot: u16,
+        bytes: &'a [u8],
+    ) -> Result<Key<'a>, KeyError> {
+        debug_assert_eq!(slot, slot_of(bytes));
+        if !self.slots().contains(&slot) {
+            return Err(KeyError::SlotNotHeld { slot });
+        }
+        Key::new(&self.hasher, space, slot, bytes)
+    }
+
+    fn local(&self, slot: u16) -> usize {
+        usize::from(slot - self.first_slot)
+    }
+
+    #[inline]
+    fn place(&self, keyspace: u8, local_slot: usize, (page, spot): (u32, Spot)) -> Place {
+        Place {
+            page,
+            spot,
+            local_slot: local_slot as u16,
+            keyspace,
+            #[cfg(debug_assertions)]
+            generation: self.generation,
+        }
+    }
+
+    #[inline]
+    fn check(&self, place: Place) {
+        #[cfg(debug_assertions)]
+        assert_eq!(
+            place.generation, self.generation,
+            "a place was used after the store changed"
+        );
+        let _ = place;
+    }
+
+    /// Where the entry of a key is.
+    #[inline]
+    pub fn find(&self, key: &Key) -> Option<Place> {
+        let local = self.local(key.slot);
+        let found = self.tables[usize::from(key.keyspace)]
+            .maps
+            .get(local)?
+            .find(key)?;
+        Some(self.place(key.keyspace, local, found))
+    }
+
+    #[inline]
+    fn entry(&self, place: Place) -> EntryRef<'_> {
+        self.check(place);
+        let map = &self.tables[usize::from(place.keyspace)].maps[usize::from(place.local_slot)];
+        map.page(place.page).entry(place.spot.offset)
+    }
+
+    /// The bucket at a place.
+    #[inline]
+    pub fn bucket(&self, place: Place) -> Bucket<'_> {
+        let entry = self.entry(place);
+        entry.bucket(self.base.expiry(entry.expiry()))
+    }
+
+    /// The bucket at a place, with what its key belongs to and its slot.
+    pub fn view(&self, place: Place) -> EntryView<'_> {
+        view_of(
+            self.base,
+            place.keyspace,
+            self.first_slot + place.local_slot,
+            self.entry(place),
+        )
+    }
+
+    /// Bytes that the entry at a place takes: its own, and an index position.
+    pub fn entry_bytes(&self, place: Place) -> usize {
+        let entry = self.entry(place);
+        let map = &self.tables[usize::from(place.keyspace)].maps[usize::from(place.local_slot)];
+        let blocks = map.page(place.page).blocks.as_deref();
+        let block = entry
+            .block()
+            .zip(blocks)
+            .map_or(0, |(number, blocks)| size_class(blocks.get(number).len()));
+        entry.page_bytes() + block + 3
+    }
+
+    /// Overwrites the bucket at a place if its state is as many numbers as given; otherwise nothing changes, the answer is
+    /// `false`, and [`Store::put`] must be used.
+    #[inline]
+    pub fn update(
+        &mut self,
+        place: Place,
+        params: u32,
+        expiry: Expiry,
+        pinned: bool,
+        numbers: &[f64],
+    ) -> bool {
+        self.check(place);
+        let local = usize::from(place.local_slot);
+        let page = self.tables[usize::from(place.keyspace)].maps[local].page_mut(place.page);
+        let expiry = self.base.round_up(expiry);
+        let mark = self.metas[local].changes.wrapping_add(1);
+        let (bytes, _) = page.entry_mut(place.spot.offset);
+        if !entry::update(bytes, params, expiry, pinned, mark, numbers) {
+            return false;
+        }
+        page.min_expiry = page.min_expiry.min(expiry.0);
+        self.metas[local].changes = mark;
+        true
+    }
+
+    /// Inserts or replaces the bucket of a key.
+    ///
+    /// # Errors
+    /// [`StateError::BlobTooLong`]; nothing has changed then.
+    pub fn put(
+        &mut self,
+        key: &Key,
+        params: u32,
+        expiry: Expiry,
+        pinned: bool,
+        state: State,
+    ) -> Result<Place, StateError> {
+        if let State::Blob(blob) = state
+            && blob.len() > MAX_BLOB_BYTES
+        {
+            return Err(StateError::BlobTooLong { bytes: blob.len() });
+        }
+        let local = self.local(key.slot);
+        let mark = self.next_mark(local);
+        let value = Value {
+            params,
+            expiry: self.base.round_up(expiry),
+            pinned,
+            mark,
+            state,
+        };
+        self.allocate(key.keyspace);
+        let table = &mut self.tables[usize::from(key.keyspace)];
+        let map = &mut table.maps[local];
+        let before = map.allocated_bytes();
+        let found = map.find(key);
+        let rewritten = found.filter(|&(page, spot)| {
+            map.change(page, |page| {
+                let (bytes, blocks) = page.entry_mut(spot.offset);
+                let rewritten = value.rewrite(key, bytes, blocks);
+                if rewritten {
+                    page.min_expiry = page.min_expiry.min(value.expiry.0);
+                }
+                rewritten
+            })
+        });
+        let at = rewritten.unwrap_or_else(|| {
+            if let Some((page, spot)) = found {
+                map.remove(page, spot, self.bounds, &self.hasher);
+            }
+            map.insert(key, &value, self.bounds, &self.hasher)
+        });
+        self.bytes = self.bytes - before + map.allocated_bytes();
+        table.live += usize::from(found.is_none());
+        self.generation += u64::from(rewritten.is_none());
+        Ok(self.place(key.keyspace, local, at))
+    }
+
+    fn next_mark(&mut self, local: usize) -> u32 {
+        let changes = &mut self.metas[local].changes;
+        *changes = changes.wrapping_add(1);
+        *changes
+    }
+
+    fn allocate(&mut self, keyspace: u8) {
+        let table = &mut self.tables[usize::from(keyspace)];
+        if table.maps.is_empty() {
+            table.maps = self.metas.iter().map(|_| SlotMap::default()).collect();
+            self.bytes += table.maps_bytes();
+        }
+    }
+
+    /// Removes the entry of a key, if there is one.
+    pub fn remove(&mut self, key: &Key) -> Option<Removed> {
+        let place = self.find(key)?;
+        Some(self.remove_at(place))
+    }
+
+    /// Removes the entry at a place.
+    pub fn remove_at(&mut self, place: Place) -> Removed {
+        let params = self.entry(place).params();
+        let local = usize::from(place.local_slot);
+        self.next_mark(local);
+        let table = &mut self.tables[usize::from(place.keyspace)];
+        let map = &mut table.maps[local];
+        let before = map.allocated_bytes();
+        map.remove(place.page, place.spot, self.bounds, &self.hasher);
+        self.bytes = self.bytes - before + map.allocated_bytes();
+        table.live -= 1;
+        self.generation += 1;
+        Removed { params }
+    }
+
+    /// Number of entries of a keyspace.
+    pub fn len(&self, keyspace: Keyspace) -> usize {
+        self.table(keyspace).map_or(0, |table| table.live)
+    }
+
+    /// Whether a keyspace has no entry.
+    pub fn is_empty(&self, keyspace: Keyspace) -> bool {
+        self.len(keyspace) == 0
+    }
+
+    /// Number of entries of one slot in a keyspace; 0 if the slot is not here.
+    pub fn slot_len(&self, keyspace: Keyspace, slot: u16) -> usize {
+        let map = self
+            .slots()
+            .contains(&slot)
+            .then(|| self.table(keyspace)?.maps.get(self.local(slot)));
+        map.flatten().map_or(0, SlotMap::live)
+    }
+
+    /// Bytes that the store has allocated, as the allocator rounds them.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What a slot has besides its entries; `None` if it is not here.
+    pub fn slot(&self, slot: u16) -> Option<&SlotMeta> {
+        self.slots()
+            .contains(&slot)
+            .then(|| &self.metas[self.local(slot)])
+    }
+
+    /// As [`Store::slot`], to change it.
+    pub fn slot_mut(&mut self, slot: u16) -> Option<&mut SlotMeta> {
+        let local = self.slots().contains(&slot).then(|| self.local(slot))?;
+        Some(&mut self.metas[local])
+    }
+
+    pub(crate) fn table(&self, keyspace: Keyspace) -> Option<&Table> {
+        keyspace.index().map(|index| &self.tables[index])
+    }
+
+    pub(crate) fn place_at(
+        &self,
+        keyspace: usize,
+        local_slot: usize,
+        page: u32,
+        spot: Spot,
+    ) -> Place {
+        self.place(keyspace as u8, local_slot, (page, spot))
+    }
+}
+
+/// An entry as callers see it.
+pub(crate) fn view_of(base: Base, keyspace: u8, slot: u16, entry: EntryRef<'_>) -> EntryView<'_> {
+    let (rule, _) = entry.key();
+    EntryView {
+        space: key::space(keyspace, rule.unwrap_or(0)),
+        slot,
+        bucket: entry.bucket(base.expiry(entry.expiry())),
+    }
+}

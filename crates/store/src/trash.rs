@@ -1,0 +1,75 @@
+//! Flushing: what was in a keyspace is swapped out at once and freed a little at a time.
+
+use crate::entry::EntryRef;
+use crate::key::Keyspace;
+use crate::slot_map::SlotMap;
+use crate::store::Store;
+
+/// Flushed entries that are still allocated. Dropping it frees them all at once.
+#[derive(Default)]
+#[must_use = "dropping it frees everything at once; call drop_some until it says true"]
+pub struct Trash {
+    tables: Vec<Vec<SlotMap>>,
+    bytes: usize,
+}
+
+impl Store {
+    /// Empties a keyspace, or all of them (`None`). The entries are in the trash.
+    pub fn flush(&mut self, keyspace: Option<Keyspace>) -> Trash {
+        let mut trash = Trash::default();
+        let chosen = keyspace.map(Keyspace::index);
+        for (index, table) in self.tables.iter_mut().enumerate() {
+            if chosen.is_some_and(|chosen| chosen != Some(index)) || table.maps.is_empty() {
+                continue;
+            }
+            let table = std::mem::take(table);
+            let maps_bytes = table.maps_bytes();
+            let pages_bytes: usize = table.maps.iter().map(SlotMap::allocated_bytes).sum();
+            self.bytes -= maps_bytes + pages_bytes;
+            trash.bytes += pages_bytes;
+            trash.tables.push(table.maps.into_vec());
+        }
+        self.generation += 1;
+        trash
+    }
+}
+
+impl Trash {
+    /// Frees entries until `budget` entries and slots have gone, and shows the `params` of each entry; finishes the last
+    /// page. `true` once nothing is left.
+    pub fn drop_some(&mut self, budget: usize, on_drop: &mut dyn FnMut(u32)) -> bool {
+        let mut spent = 0;
+        while spent < budget {
+            let Some(table) = self.tables.last_mut() else {
+                return true;
+            };
+            let Some(map) = table.last_mut() else {
+                self.tables.pop();
+                continue;
+            };
+            let before = map.allocated_bytes();
+            let show = &mut |entry: EntryRef| on_drop(entry.params());
+            let (entries, emptied) = map.discard_page(show);
+            let after = if emptied {
+                table.pop();
+                0
+            } else {
+                map.allocated_bytes()
+            };
+            self.bytes = self.bytes - before + after;
+            spent += entries + 1;
+        }
+        self.tables.iter().all(Vec::is_empty)
+    }
+
+    /// Bytes that are still allocated for entries.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Moves what is in `other` here.
+    pub fn append(&mut self, other: Trash) {
+        self.bytes += other.bytes;
+        self.tables.extend(other.tables);
+    }
+}
