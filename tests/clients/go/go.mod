@@ -1,0 +1,3 @@
+module tollgate-client-tests
+
+go 1.24

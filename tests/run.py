@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Builds the workspace once and runs every test in a process of its own: unit and integration tests, documentation
+examples, and the suites of real client libraries.
+
+    python3 tests/run.py                 all
+    python3 tests/run.py layering scan   those whose name contains one of the words
+    python3 tests/run.py --list          names only
+
+No test may take more than 60 s (90 s with `scenario_` in its name) or 2 GiB. Two run at a time; those with `alone_` in
+their name run by themselves at the end. A test whose tool is missing is skipped, by name; with CI=1 or CI=true it fails.
+"""
+
+import argparse
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from runner import clients, process, rust
+from runner.environments import Environments, install_system_packages
+
+PARALLEL = 2
+SLOWEST_SHOWN = 10
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("word", nargs="*", help="run the tests whose name contains one of these")
+    parser.add_argument("--list", action="store_true", help="print the names and run nothing")
+    options = parser.parse_args()
+
+    def is_wanted(name):
+        return not options.word or any(word in name for word in options.word)
+
+    started = time.monotonic()
+    suites = {name for name in clients.names() if is_wanted(name)}
+    environments = Environments()
+    if not options.list:
+        install_system_packages()
+        clients.prepare(environments, suites)
+    try:
+        build = rust.Build.make()
+    except rust.BuildFailed as error:
+        sys.exit(str(error))
+    tests = [test for test in [runner_test(), *build.list_tests(), rust.doc_tests()] if is_wanted(test.name)]
+    if options.list:
+        print("\n".join([*(test.name for test in tests), *sorted(suites)]))
+        return
+    tests += clients.list_tests(environments, suites, build.binaries.get("tollgate"))
+    print(f"ready to run {len(tests)} tests after {time.monotonic() - started:.0f} s", flush=True)
+    outcomes = run_all(tests)
+    sys.exit(report(outcomes, time.monotonic() - started))
+
+
+def runner_test():
+    """The tests of this runner."""
+    argv = [sys.executable, "-m", "unittest", "-v", "runner.test_process"]
+    return process.Test("runner", argv, Path(__file__).parent)
+
+
+def run_all(tests):
+    # Those that may take longest first, so that they are not what the end waits for.
+    together = sorted((test for test in tests if not test.is_alone), key=lambda test: -test.seconds_max)
+    outcomes = []
+    with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+        for running in as_completed([pool.submit(process.run, test) for test in together]):
+            outcomes.append(show(running.result()))
+    outcomes += [show(process.run(test)) for test in tests if test.is_alone]
+    return outcomes
+
+
+def show(outcome):
+    line = f"{outcome.verdict:8}{outcome.seconds:6.2f} s  {outcome.name}"
+    print(f"{line}: {outcome.reason}" if outcome.reason else line, flush=True)
+    if outcome.verdict == "failed" and outcome.output:
+        print("    " + outcome.output.rstrip().replace("\n", "\n    "), flush=True)
+    return outcome
+
+
+def report(outcomes, seconds):
+    by_verdict = {
+        verdict: [outcome for outcome in outcomes if outcome.verdict == verdict]
+        for verdict in ("passed", "failed", "skipped")
+    }
+    print("\nslowest:")
+    for outcome in sorted(outcomes, key=lambda outcome: -outcome.seconds)[:SLOWEST_SHOWN]:
+        print(f"  {outcome.seconds:6.2f} s  {outcome.resident_bytes >> 20:5} MiB  {outcome.name}")
+    for verdict in ("skipped", "failed"):
+        if by_verdict[verdict]:
+            print(f"\n{verdict}:")
+        for outcome in by_verdict[verdict]:
+            print(f"  {outcome.name}: {outcome.reason}")
+    counts = ", ".join(f"{len(found)} {verdict}" for verdict, found in by_verdict.items())
+    print(f"\n{seconds:.0f} s in all\n{counts}", flush=True)
+    if not outcomes:
+        print("no test has such a name", file=sys.stderr)
+    return 1 if by_verdict["failed"] or not outcomes else 0
+
+
+if __name__ == "__main__":
+    main()
