@@ -119,7 +119,9 @@ fn from_resp3(bytes: &Bytes, frame: Resp3Frame) -> Result<Reply, DecodeError> {
         Resp3Frame::Push { data, .. } => Reply::Push(all(data)?),
         Resp3Frame::Set { data, .. } => Reply::Set(all(data.into_iter().collect())?),
         Resp3Frame::Map { data, .. } => Reply::Map(
+            // redis-protocol builds its map from the last pair to the first.
             data.into_iter()
+                .rev()
                 .map(|(key, value)| Ok((from_resp3(bytes, key)?, from_resp3(bytes, value)?)))
                 .collect::<Result<_, DecodeError>>()?,
         ),
