@@ -2,3 +2,5 @@
 
 pub mod config;
 pub mod limits;
+pub mod logging;
+pub mod metrics;

@@ -1,0 +1,226 @@
+//! Counters and their Prometheus text.
+//!
+//! Each worker has a block of counters that it alone writes, with plain loads and stores; the admin thread reads and sums
+//! them when it is scraped. What happens seldom and on other threads is in [`SharedCounters`].
+
+mod counter;
+mod histogram;
+mod process;
+mod render;
+mod text;
+
+pub use counter::{Counter, SharedCounter};
+pub use histogram::Histogram;
+pub use process::{process_cpu_time_ns, resident_bytes, thread_cpu_time_ns};
+pub use text::CONTENT_TYPE;
+
+use crate::limits::Bound;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// How a call of a policy failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyFaultKind {
+    /// The file raised an error.
+    Error,
+    /// It ran longer than its budget.
+    Budget,
+    /// It took more memory than it may.
+    Memory,
+    /// It returned what its contract excludes.
+    BadResult,
+}
+
+impl PolicyFaultKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [PolicyFaultKind; 4] = [Self::Error, Self::Budget, Self::Memory, Self::BadResult];
+
+    /// Its label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Budget => "budget",
+            Self::Memory => "memory",
+            Self::BadResult => "bad_result",
+        }
+    }
+}
+
+/// Checks of one policy on one worker.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct PolicyCounters {
+    /// Admitted.
+    pub allowed: Counter,
+    /// Denied.
+    pub denied: Counter,
+    /// Answered with an error.
+    pub errors: Counter,
+    faults: [Counter; PolicyFaultKind::ALL.len()],
+}
+
+impl PolicyCounters {
+    /// Failed calls of one kind.
+    pub fn faults(&self, kind: PolicyFaultKind) -> &Counter {
+        &self.faults[kind as usize]
+    }
+}
+
+/// What one worker counts. It alone writes; the block is on cache lines of its own, and past the neighbour that the
+/// processor fetches along.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct WorkerCounters {
+    /// By policy, in the order of the names given to [`Metrics::new`].
+    pub policies: Box<[PolicyCounters]>,
+    /// Commands answered.
+    pub commands: Counter,
+    /// Commands that went to the shard of another worker.
+    pub forwarded_commands: Counter,
+    /// Batches in which they went.
+    pub forwarded_batches: Counter,
+    /// Requests that broke the protocol.
+    pub protocol_errors: Counter,
+    /// Connections taken on.
+    pub connections_opened: Counter,
+    /// Connections ended.
+    pub connections_closed: Counter,
+    /// Connections refused.
+    pub connections_rejected: Counter,
+    /// Bytes read from clients.
+    pub received_bytes: Counter,
+    /// Bytes written to clients.
+    pub sent_bytes: Counter,
+    /// Buckets of this worker's shard now.
+    pub buckets: Counter,
+    /// Bytes that they take now.
+    pub stored_bytes: Counter,
+    /// Buckets dropped because they were full again.
+    pub expired: Counter,
+    /// Buckets dropped for want of memory.
+    pub shed: Counter,
+    /// From the read of a turn to its write, once for each command of the turn.
+    pub command_duration: Histogram,
+    /// From the read of a turn to its write, once a turn.
+    pub turn_duration: Histogram,
+    /// Processor time between two returns to the loop.
+    pub stretch: Histogram,
+    longest_stretch_ns: Counter,
+    limit_hits: [Counter; Bound::COUNT],
+}
+
+impl WorkerCounters {
+    fn new(policies: usize) -> Self {
+        Self {
+            policies: (0..policies).map(|_| PolicyCounters::default()).collect(),
+            commands: Counter::default(),
+            forwarded_commands: Counter::default(),
+            forwarded_batches: Counter::default(),
+            protocol_errors: Counter::default(),
+            connections_opened: Counter::default(),
+            connections_closed: Counter::default(),
+            connections_rejected: Counter::default(),
+            received_bytes: Counter::default(),
+            sent_bytes: Counter::default(),
+            buckets: Counter::default(),
+            stored_bytes: Counter::default(),
+            expired: Counter::default(),
+            shed: Counter::default(),
+            command_duration: Histogram::default(),
+            turn_duration: Histogram::default(),
+            stretch: Histogram::default(),
+            longest_stretch_ns: Counter::default(),
+            limit_hits: std::array::from_fn(|_| Counter::default()),
+        }
+    }
+
+    /// Counts a turn of `commands` commands that took `duration_ns` from its read to its write.
+    #[inline]
+    pub fn record_turn(&self, duration_ns: u64, commands: u64) {
+        self.commands.add(commands);
+        self.turn_duration.record(duration_ns, 1);
+        self.command_duration.record(duration_ns, commands);
+    }
+
+    /// Counts a stretch of `cpu_ns` processor time between two returns to the loop.
+    #[inline]
+    pub fn record_stretch(&self, cpu_ns: u64) {
+        self.stretch.record(cpu_ns, 1);
+        self.longest_stretch_ns.raise(cpu_ns);
+    }
+
+    /// Times that a bound was hit on this worker.
+    #[inline]
+    pub fn limit_hits(&self, bound: Bound) -> &Counter {
+        &self.limit_hits[bound as usize]
+    }
+}
+
+/// What other threads count.
+#[derive(Debug)]
+pub struct SharedCounters {
+    limit_hits: [SharedCounter; Bound::COUNT],
+}
+
+impl SharedCounters {
+    /// Times that a bound was hit outside the workers.
+    pub fn limit_hits(&self, bound: Bound) -> &SharedCounter {
+        &self.limit_hits[bound as usize]
+    }
+}
+
+/// Everything a node counts.
+#[derive(Debug)]
+pub struct Metrics {
+    node: String,
+    policies: Vec<String>,
+    workers: Box<[WorkerCounters]>,
+    started: Instant,
+    started_unix_s: f64,
+    /// What other threads than workers count.
+    pub shared: SharedCounters,
+}
+
+impl Metrics {
+    /// Counters for that many workers and these policies, all zero.
+    pub fn new(node: impl Into<String>, workers: usize, policies: Vec<String>) -> Self {
+        Self {
+            node: node.into(),
+            workers: (0..workers).map(|_| WorkerCounters::new(policies.len())).collect(),
+            policies,
+            started: Instant::now(),
+            started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64()),
+            shared: SharedCounters {
+                limit_hits: std::array::from_fn(|_| SharedCounter::default()),
+            },
+        }
+    }
+
+    /// The counters of one worker, which alone may write them.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn worker(&self, worker: usize) -> &WorkerCounters {
+        &self.workers[worker]
+    }
+
+    /// The counters of all workers, to read.
+    pub fn workers(&self) -> &[WorkerCounters] {
+        &self.workers
+    }
+
+    /// Clients connected now.
+    pub fn connections(&self) -> u64 {
+        let opened = self.sum(|worker| &worker.connections_opened);
+        opened.saturating_sub(self.sum(|worker| &worker.connections_closed))
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> std::time::Duration {
+        self.started.elapsed()
+    }
+
+    /// A counter of all workers together.
+    pub fn sum(&self, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
+        self.workers.iter().fold(0, |sum, worker| sum.wrapping_add(counter(worker).get()))
+    }
+}
