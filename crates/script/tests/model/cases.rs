@@ -2,6 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::{END_OF_TIME_US, Limit};
 
@@ -9,6 +10,36 @@ use super::{END_OF_TIME_US, Limit};
 pub const WINDOW_US: [u64; 2] = [1_000, 366 * 86_400_000_000];
 /// The largest limit, burst and cost.
 pub const TOKENS_MAX: u64 = 1_000_000_000_000;
+
+/// Sequences a property is tested with in a run.
+pub const CASES: u32 = 10_000;
+
+/// Tests a property with [`CASES`] sequences. The seed is printed and can be given again as `TOLLGATE_TEST_SEED`; a
+/// sequence that fails is shrunk to a short one.
+pub fn run_cases<S: Strategy>(cases: &S, property: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let seed = match std::env::var("TOLLGATE_TEST_SEED") {
+        Ok(seed) => seed.parse().expect("TOLLGATE_TEST_SEED is a whole number"),
+        Err(_) => rand_seed(),
+    };
+    println!("TOLLGATE_TEST_SEED={seed}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&u64::to_le_bytes(seed));
+    let config = Config {
+        cases: CASES,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    if let Err(error) = TestRunner::new_with_rng(config, rng).run(cases, property) {
+        panic!("TOLLGATE_TEST_SEED={seed}: {error}");
+    }
+}
+
+/// A new seed each run: the keys of the standard library's maps are random.
+fn rand_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
 
 /// A sequence on one bucket.
 #[derive(Debug, Clone)]
@@ -115,13 +146,15 @@ impl Domain {
 
     fn tokens(self) -> impl Strategy<Value = u64> + Clone {
         let max = self.limit_max;
+        // The model of the log takes a step for every token.
+        let large = if max <= 10_000 { 1 } else { 6 };
         prop_oneof![
-            6 => 1..=10_u64,
-            4 => 1..=100_u64,
-            1 => 100..=10_000_u64,
-            1 => 1..=max,
-            1 => Just(1),
-            1 => Just(max),
+            60 => 1..=10_u64,
+            40 => 1..=100_u64,
+            10 => Just(1),
+            large => 100..=10_000_u64,
+            large => 1..=max,
+            large => Just(max),
         ]
     }
 

@@ -1,162 +1,200 @@
-//! The policy under test: a Lua file, and a bucket that it decides.
+//! The policy under test, run by the host, and its buckets.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
 
-use mlua::{Function, Lua, MultiValue, Table, Value};
+use tollgate_script::{
+    Params, ParamsId, PolicyFault, PolicyHost, PolicyId, PolicyLimits, PolicySource, State, Stored,
+    builtin_policies,
+};
 
 use super::{Answer, Limit};
 
-/// One policy file.
-pub struct Policy {
-    lua: Lua,
-    file: Table,
-    check: Function,
-    full_at: Function,
-    scratch: Option<mlua::Buffer>,
-    limits: std::cell::RefCell<HashMap<Limit, Table>>,
-    fields: usize,
+/// A policy in a host of its own.
+pub struct Subject {
+    host: RefCell<PolicyHost>,
+    policy: PolicyId,
 }
 
-pub type State = Vec<f64>;
+/// A bucket as it is stored: its state, and the limit under which that was stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bucket {
+    pub limit: Limit,
+    pub numbers: Vec<f64>,
+    pub bytes: Vec<u8>,
+}
 
-impl Policy {
-    pub fn builtin(name: &str) -> Self {
-        let lua = Lua::new();
-        lua.enable_jit(true);
-        let path = format!("/work/main/lua/{name}.lua");
-        let text = std::fs::read_to_string(path).unwrap();
-        let file: Table = lua
-            .load(text)
-            .set_name(format!("@{name}.lua"))
-            .eval()
-            .unwrap();
-        let scratch = file
-            .get::<String>("fields")
-            .is_ok()
-            .then(|| lua.create_buffer_with_capacity(200_000).unwrap());
-        let fields = file.get::<Table>("fields").map_or(0, |f| f.raw_len());
+impl Bucket {
+    /// A bucket that does not exist.
+    pub fn new(limit: Limit) -> Self {
         Self {
-            check: file.get("check").unwrap(),
-            full_at: file.get("full_at").unwrap(),
-            file,
-            scratch,
-            limits: HashMap::new().into(),
-            lua,
-            fields,
+            limit,
+            numbers: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 
-    fn limit(&self, l: &Limit) -> Table {
-        if let Some(t) = self.limits.borrow().get(l) {
-            return t.clone();
-        }
-        let t = self.lua.create_table().unwrap();
-        let (mut a, mut b) = (l.limit, l.window_us);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        t.set("limit", l.limit).unwrap();
-        t.set("window", l.window_us).unwrap();
-        t.set("burst", l.burst).unwrap();
-        t.set("num", l.limit / a).unwrap();
-        t.set("den", l.window_us / a).unwrap();
-        t.set_readonly(true);
-        self.limits.borrow_mut().insert(*l, t.clone());
-        t
+    /// Whether nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty() && self.bytes.is_empty()
     }
-    fn args(&self, mut head: Vec<Value>, state: &State) -> MultiValue {
-        if let Some(b) = &self.scratch {
-            let bytes: Vec<u8> = state.iter().map(|&b| b as u8).collect();
-            b.write_bytes(0, &bytes);
-            head.push(Value::Buffer(b.clone()));
-            head.push(Value::Number(bytes.len() as f64));
+
+    fn state(&self) -> State<'_> {
+        if self.bytes.is_empty() {
+            State::Numbers(&self.numbers)
         } else {
-            for i in 0..self.fields {
-                head.push(state.get(i).map_or(Value::Nil, |&n| Value::Number(n)));
-            }
+            State::Bytes(&self.bytes)
         }
-        MultiValue::from_vec(head)
     }
-    fn result(&self, values: &[Value]) -> State {
-        let number = |v: &Value| match v {
-            Value::Number(n) => Some(*n),
-            Value::Integer(n) => Some(*n as f64),
-            Value::Nil => None,
-            _ => panic!("{v:?}"),
+
+    fn store(&mut self, limit: &Limit, state: State<'_>) {
+        self.limit = *limit;
+        self.numbers.clear();
+        self.bytes.clear();
+        match state {
+            State::Numbers(numbers) => self.numbers.extend_from_slice(numbers),
+            State::Bytes(bytes) => self.bytes.extend_from_slice(bytes),
+        }
+    }
+}
+
+impl Subject {
+    /// A policy that is built into the binary.
+    pub fn builtin(name: &str) -> Self {
+        let mut sources = builtin_policies();
+        sources.retain(|source| source.name == name);
+        Self::of(&sources[0])
+    }
+
+    /// The policy of a file.
+    pub fn of(source: &PolicySource) -> Self {
+        let sources = [source.clone()];
+        let host = PolicyHost::new(&sources, PolicyLimits::default()).unwrap();
+        let policy = host.policy(source.name.as_bytes()).unwrap();
+        Self {
+            host: RefCell::new(host),
+            policy,
+        }
+    }
+
+    fn intern(&self, host: &mut PolicyHost, limit: &Limit) -> ParamsId {
+        let params = Params {
+            limit: limit.limit,
+            window_us: limit.window_us,
+            burst: limit.burst,
         };
-        if let Some(b) = &self.scratch {
-            let n = number(&values[0]).unwrap();
-            let mut bytes = vec![0; n as usize];
-            std::io::Read::read_exact(&mut b.clone().cursor(), &mut bytes).unwrap();
-            bytes.into_iter().map(f64::from).collect()
-        } else {
-            values.iter().map_while(number).collect()
-        }
+        host.intern(self.policy, params).unwrap()
     }
-    pub fn check(&self, l: &Limit, now: u64, cost: u64, state: &mut State) -> Answer {
-        let t = Value::Table(self.limit(l));
-        let args = self.args(
-            vec![
-                t.clone(),
-                Value::Number(now as f64),
-                Value::Number(cost as f64),
-            ],
-            state,
-        );
-        let out: MultiValue = self.check.call(args).unwrap();
-        let out = out.into_vec();
-        let int = |v: &Value| match v {
-            Value::Number(n) => {
-                assert!(n.fract() == 0.0);
-                *n as i64
+
+    /// One operation: `call` gets the host, the parameters in force and what is stored.
+    fn with<R>(
+        &self,
+        limit: &Limit,
+        bucket: &Bucket,
+        call: impl FnOnce(&mut PolicyHost, ParamsId, Option<Stored<'_>>) -> R,
+    ) -> R {
+        let host = &mut *self.host.borrow_mut();
+        let params = self.intern(host, limit);
+        let stored = (!bucket.is_empty()).then(|| Stored {
+            params: self.intern(host, &bucket.limit),
+            state: bucket.state(),
+        });
+        call(host, params, stored)
+    }
+
+    /// A check; the bucket is taken over to `limit` first when that has changed.
+    pub fn check(&self, bucket: &mut Bucket, limit: &Limit, now_us: u64, cost: u64) -> Answer {
+        self.try_check(bucket, limit, now_us, cost).unwrap()
+    }
+
+    /// The same with the policy's fault.
+    pub fn try_check(
+        &self,
+        bucket: &mut Bucket,
+        limit: &Limit,
+        now_us: u64,
+        cost: u64,
+    ) -> Result<Answer, PolicyFault> {
+        let before = bucket.clone();
+        self.with(limit, &before, |host, params, stored| {
+            let (outcome, state) = host.check_one(params, stored, now_us as i64, cost, false)?;
+            bucket.store(limit, state);
+            Ok(Answer {
+                allowed: outcome.allowed,
+                remaining: outcome.remaining as u64,
+                retry_after_us: outcome.retry_after_us,
+                full_at_us: outcome.full_at_us as u64,
+            })
+        })
+    }
+
+    /// What a check would answer; nothing is stored.
+    pub fn look(&self, bucket: &Bucket, limit: &Limit, now_us: u64, cost: u64) -> Answer {
+        self.check(&mut bucket.clone(), limit, now_us, cost)
+    }
+
+    /// When the bucket is full again if left alone; 0 when nothing is stored.
+    pub fn full_at(&self, bucket: &Bucket) -> u64 {
+        self.with(&bucket.limit, bucket, |host, _, stored| {
+            stored.map_or(0, |stored| host.full_at(stored).unwrap() as u64)
+        })
+    }
+
+    /// A refund.
+    pub fn give(&self, bucket: &mut Bucket, limit: &Limit, now_us: u64, amount: u64) {
+        let before = bucket.clone();
+        self.with(limit, &before, |host, params, stored| {
+            let state = host.give(params, stored, now_us as i64, amount);
+            bucket.store(limit, state.unwrap());
+        });
+    }
+
+    /// A debt.
+    pub fn take(&self, bucket: &mut Bucket, limit: &Limit, now_us: u64, amount: u64) {
+        let before = bucket.clone();
+        self.with(limit, &before, |host, params, stored| {
+            let state = host.take(params, stored, now_us as i64, amount);
+            bucket.store(limit, state.unwrap());
+        });
+    }
+
+    /// A changed limit.
+    pub fn resize(&self, bucket: &mut Bucket, limit: &Limit, now_us: u64) {
+        let before = bucket.clone();
+        self.with(limit, &before, |host, params, stored| match stored {
+            None => bucket.limit = *limit,
+            Some(stored) => {
+                let state = host.resize(params, stored, now_us as i64);
+                bucket.store(limit, state.unwrap());
             }
-            Value::Integer(n) => *n,
-            _ => panic!("{v:?}"),
+        });
+    }
+
+    /// The sub-buckets of a bucket, one for each of `parts`.
+    pub fn split(&self, bucket: &Bucket, parts: &[Limit], now_us: u64) -> Vec<Bucket> {
+        let k = parts.len() as u32;
+        let part = |(i, limit): (usize, &Limit)| {
+            let mut part = Bucket::new(*limit);
+            self.with(&bucket.limit, bucket, |host, params, stored| {
+                let part_params = self.intern(host, limit);
+                let state = host.split(params, part_params, stored, now_us as i64, i as u32, k);
+                part.store(limit, state.unwrap());
+            });
+            part
         };
-        let next = self.result(&out[3..]);
-        if out[0] != Value::Boolean(true) {
-            assert_eq!(*state, next, "a denial changes nothing");
-        }
-        *state = next;
-        Answer {
-            allowed: out[0] == Value::Boolean(true),
-            remaining: int(&out[1]) as u64,
-            retry_after_us: int(&out[2]),
-            full_at_us: self.full_at(l, state).max(now),
-        }
+        parts.iter().enumerate().map(part).collect()
     }
-    pub fn full_at(&self, l: &Limit, state: &State) -> u64 {
-        let n: f64 = self
-            .full_at
-            .call(self.args(vec![Value::Table(self.limit(l))], state))
-            .unwrap();
-        assert!(n.fract() == 0.0 && n >= 0.0);
-        n as u64
-    }
-    pub fn change(&self, name: &str, l: &Limit, now: u64, amount: u64, state: &mut State) {
-        let f: Function = self.file.get(name).unwrap();
-        let args = self.args(
-            vec![
-                Value::Table(self.limit(l)),
-                Value::Number(now as f64),
-                Value::Number(amount as f64),
-            ],
-            state,
-        );
-        let out: MultiValue = f.call(args).unwrap();
-        *state = self.result(&out.into_vec());
-    }
-    pub fn resize(&self, old: &Limit, new: &Limit, now: u64, state: &mut State) {
-        let f: Function = self.file.get("resize").unwrap();
-        let args = self.args(
-            vec![
-                Value::Table(self.limit(old)),
-                Value::Table(self.limit(new)),
-                Value::Number(now as f64),
-            ],
-            state,
-        );
-        let out: MultiValue = f.call(args).unwrap();
-        *state = self.result(&out.into_vec());
+
+    /// The bucket that two sub-buckets become.
+    pub fn merge(&self, limit: &Limit, a: &Bucket, b: &Bucket, now_us: u64) -> Bucket {
+        let mut merged = Bucket::new(*limit);
+        let host = &mut *self.host.borrow_mut();
+        let params = self.intern(host, limit);
+        let [a, b] = [a, b].map(|part| Stored {
+            params: self.intern(host, &part.limit),
+            state: part.state(),
+        });
+        let state = host.merge(params, a, b, now_us as i64);
+        merged.store(limit, state.unwrap());
+        merged
     }
 }
