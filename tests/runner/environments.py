@@ -29,7 +29,7 @@ DEBIAN_PACKAGES = {
     "mvn": "maven",
 }
 # The oldest versions that the locked libraries run on.
-OLDEST = {"node": (20,), "go": (1, 24), "javac": (17,)}
+OLDEST = {"node": (20,), "go": (1, 26), "javac": (17,)}
 
 
 class Missing(Exception):
