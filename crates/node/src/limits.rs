@@ -84,7 +84,7 @@ bounds! {
         "the client gets the error and is closed",
         "ERR Protocol error: invalid multibulk length";
     /// Bytes of one argument.
-    bulk_bytes / BulkBytes: 64 * MIB, Bytes(1 << 16, 1 << 29), "bytes",
+    bulk_bytes / BulkBytes: 512 * MIB, Bytes(1 << 16, 1 << 29), "bytes",
         "the client gets the error and is closed",
         "ERR Protocol error: invalid bulk length";
     /// Bytes of one inline request, or of the line that announces an array or an argument.
@@ -92,9 +92,9 @@ bounds! {
         "the client gets the error and is closed",
         "ERR Protocol error: too big inline request";
     /// Bytes of one request, all its arguments together.
-    request_bytes / RequestBytes: 128 * MIB, Bytes(1 << 17, 1 << 32), "bytes",
+    request_bytes / RequestBytes: 1_024 * MIB, Bytes(1 << 17, (1 << 32) - 1), "bytes",
         "the client gets the error and is closed",
-        "ERR Protocol error: request is too big";
+        "ERR Protocol error: too big request";
     /// Bytes of one key.
     key_bytes / KeyBytes: 65_535, Bytes(64, 65_535), "bytes",
         "the command gets the error",

@@ -24,6 +24,7 @@ pub use sources::{FlagValue, Sources, VARIABLE_CONFIG, VARIABLE_PREFIX};
 
 use crate::limits::Limits;
 use key::{Raw, Section};
+use std::path::PathBuf;
 use tollgate_limiter::RuleSet;
 
 /// The configuration of a node, checked.
@@ -49,6 +50,8 @@ pub struct Config {
     pub rules: RuleSet,
     /// What `auth.password_file` holds.
     pub password: Option<Password>,
+    /// The file it was read from, if any.
+    pub file: Option<PathBuf>,
 }
 
 /// Names of sections, in the order in which they are printed.

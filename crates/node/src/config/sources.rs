@@ -48,6 +48,7 @@ impl Config {
             .or_else(|| sources.environment.iter().find_map(named));
         if let Some(path) = path {
             file::read(&mut config, &path)?;
+            config.file = Some(path);
         }
         for (variable, value) in &sources.environment {
             config.set_variable(variable, value)?;
@@ -80,7 +81,10 @@ impl Config {
 
     /// Sets the key that an environment variable names; variables of others are none of our business.
     fn set_variable(&mut self, variable: &str, value: &str) -> Result<(), ConfigError> {
-        if !variable.starts_with(VARIABLE_PREFIX) || variable == VARIABLE_CONFIG {
+        let Some(name) = variable.strip_prefix(VARIABLE_PREFIX) else {
+            return Ok(());
+        };
+        if variable == VARIABLE_CONFIG || is_service_link(name) {
             return Ok(());
         }
         let at = Origin::Variable(variable.to_owned());
@@ -98,4 +102,17 @@ impl Config {
             }),
         }
     }
+}
+
+/// Whether Kubernetes made the variable: of a service named `tollgate` or `tollgate-…` it gives every pod beside it
+/// `TOLLGATE_SERVICE_HOST`, `TOLLGATE_PORT_6379_TCP_ADDR` and the like. No key has such a name.
+pub(super) fn is_service_link(name: &str) -> bool {
+    let words: Vec<&str> = name.split('_').collect();
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    words.last() == Some(&"PORT")
+        || words.windows(2).any(|pair| match pair {
+            ["SERVICE", "HOST" | "PORT"] => true,
+            ["PORT", number] => is_number(number),
+            _ => false,
+        })
 }

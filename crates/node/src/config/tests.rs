@@ -421,3 +421,27 @@ fn one_key_is_not_set_twice_on_the_command_line() {
         "node.workers is set by both --workers and --set"
     );
 }
+
+#[test]
+fn variables_of_kubernetes_services_are_not_ours() {
+    for name in [
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_RESP",
+        "PORT",
+        "PORT_6379_TCP",
+        "PORT_6379_TCP_ADDR",
+        "ADMIN_SERVICE_HOST",
+        "ADMIN_PORT",
+        "ADMIN_PORT_8379_TCP_PORT",
+    ] {
+        assert!(Config::load(&variable(&format!("TOLLGATE_{name}"), "x")).is_ok(), "{name}");
+    }
+    for (key, _) in Config::default().keys() {
+        assert!(!sources::is_service_link(key.variable().strip_prefix(VARIABLE_PREFIX).unwrap()));
+    }
+    assert_eq!(
+        error(&variable("TOLLGATE_PORTS", "1")),
+        "environment variable TOLLGATE_PORTS: there is no key for 'TOLLGATE_PORTS'"
+    );
+}

@@ -15,7 +15,8 @@ pub use process::{process_cpu_time_ns, resident_bytes, thread_cpu_time_ns};
 pub use text::CONTENT_TYPE;
 
 use crate::limits::Bound;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tollgate_protocol::ProtocolError;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How a call of a policy failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +103,8 @@ pub struct WorkerCounters {
     pub command_duration: Histogram,
     /// From the read of a turn to its write, once a turn.
     pub turn_duration: Histogram,
-    /// Processor time between two returns to the loop.
-    pub stretch: Histogram,
+    /// Work between two returns to the loop.
+    pub stretches: Histogram,
     longest_stretch_ns: Counter,
     limit_hits: [Counter; Bound::COUNT],
 }
@@ -127,31 +128,73 @@ impl WorkerCounters {
             shed: Counter::default(),
             command_duration: Histogram::default(),
             turn_duration: Histogram::default(),
-            stretch: Histogram::default(),
+            stretches: Histogram::default(),
             longest_stretch_ns: Counter::default(),
             limit_hits: std::array::from_fn(|_| Counter::default()),
         }
     }
 
-    /// Counts a turn of `commands` commands that took `duration_ns` from its read to its write.
+    /// Counts a turn of `commands` commands that took `duration` from its read to its write.
     #[inline]
-    pub fn record_turn(&self, duration_ns: u64, commands: u64) {
+    pub fn turn(&self, commands: u64, duration: Duration) {
+        // 64 bits of nanoseconds are 584 years.
+        let duration_ns = duration.as_nanos() as u64;
         self.commands.add(commands);
         self.turn_duration.record(duration_ns, 1);
         self.command_duration.record(duration_ns, commands);
     }
 
-    /// Counts a stretch of `cpu_ns` processor time between two returns to the loop.
+    /// Counts a stretch of work between two returns to the loop.
     #[inline]
-    pub fn record_stretch(&self, cpu_ns: u64) {
-        self.stretch.record(cpu_ns, 1);
-        self.longest_stretch_ns.raise(cpu_ns);
+    pub fn stretch(&self, duration: Duration) {
+        let duration_ns = duration.as_nanos() as u64;
+        self.stretches.record(duration_ns, 1);
+        self.longest_stretch_ns.raise(duration_ns);
+    }
+
+    /// Counts that a bound was hit.
+    #[inline]
+    pub fn limit_hit(&self, bound: Bound) {
+        self.limit_hits[bound as usize].add(1);
     }
 
     /// Times that a bound was hit on this worker.
-    #[inline]
     pub fn limit_hits(&self, bound: Bound) -> &Counter {
         &self.limit_hits[bound as usize]
+    }
+
+    /// Counts a connection taken on.
+    pub fn connection_accepted(&self) {
+        self.connections_opened.add(1);
+    }
+
+    /// Counts a connection refused.
+    pub fn connection_rejected(&self) {
+        self.connections_rejected.add(1);
+    }
+
+    /// Counts the end of a connection.
+    pub fn connection_closed(&self) {
+        self.connections_closed.add(1);
+    }
+
+    /// Counts a request that broke the protocol, and the bound that it broke, if it broke one. A length that is no number
+    /// counts as one that is too large, since the scanner's error is the same.
+    pub fn protocol_error(&self, error: &ProtocolError) {
+        self.protocol_errors.add(1);
+        match error {
+            ProtocolError::InvalidMultibulkLength | ProtocolError::UnauthenticatedMultibulkLength => {
+                self.limit_hit(Bound::RequestArgs);
+            }
+            ProtocolError::InvalidBulkLength | ProtocolError::UnauthenticatedBulkLength => {
+                self.limit_hit(Bound::BulkBytes);
+            }
+            ProtocolError::TooBigInlineRequest
+            | ProtocolError::TooBigMultibulkCount
+            | ProtocolError::TooBigBulkCount => self.limit_hit(Bound::InlineBytes),
+            ProtocolError::TooBigRequest => self.limit_hit(Bound::RequestBytes),
+            ProtocolError::ExpectedDollar(_) | ProtocolError::UnbalancedQuotes => {}
+        }
     }
 }
 
@@ -162,6 +205,11 @@ pub struct SharedCounters {
 }
 
 impl SharedCounters {
+    /// Counts that a bound was hit.
+    pub fn limit_hit(&self, bound: Bound) {
+        self.limit_hits[bound as usize].add(1);
+    }
+
     /// Times that a bound was hit outside the workers.
     pub fn limit_hits(&self, bound: Bound) -> &SharedCounter {
         &self.limit_hits[bound as usize]
@@ -215,7 +263,7 @@ impl Metrics {
     }
 
     /// Time since the start.
-    pub fn uptime(&self) -> std::time::Duration {
+    pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
 

@@ -72,8 +72,8 @@ impl Metrics {
         );
         text.histogram(
             "tollgate_shard_stretch_seconds",
-            "Processor time that a worker took between two returns to its loop.",
-            &histogram(|worker| &worker.stretch),
+            "Time that a worker worked on its shard between two returns to its loop.",
+            &histogram(|worker| &worker.stretches),
         );
         let name = "tollgate_shard_longest_stretch_seconds";
         text.family(name, Gauge, "The longest such stretch since the start, by shard.");
@@ -178,6 +178,8 @@ impl Metrics {
 mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Duration;
+    use tollgate_protocol::ProtocolError;
 
     fn metrics() -> Metrics {
         let metrics = Metrics::new("n \"1\"", 2, vec!["token_bucket".to_owned(), "own".to_owned()]);
@@ -186,14 +188,14 @@ mod tests {
             worker.policies[0].allowed.add(10 * n);
             worker.policies[1].denied.set(n);
             worker.policies[1].faults(PolicyFaultKind::Budget).add(n);
-            worker.record_turn(3_000 * n, 32);
-            worker.record_stretch(1_000_000 * n);
+            worker.turn(32, Duration::from_nanos(3_000 * n));
+            worker.stretch(Duration::from_millis(n));
             worker.connections_opened.add(5);
             worker.connections_closed.add(n);
             worker.buckets.set(100 * n);
-            worker.limit_hits(Bound::MailboxBatches).add(n);
+            (0..n).for_each(|_| worker.limit_hit(Bound::MailboxBatches));
         }
-        metrics.shared.limit_hits(Bound::AdminConnections).add(4);
+        (0..4).for_each(|_| metrics.shared.limit_hit(Bound::AdminConnections));
         metrics.worker(0).shed.add(9);
         metrics
     }
@@ -265,6 +267,29 @@ mod tests {
         for bound in Bound::ALL {
             let id = format!("tollgate_limit_hit_total{{limit=\"{}\"}}", bound.info().label);
             assert_eq!(samples.get(&id), Some(&0.0));
+        }
+    }
+
+    #[test]
+    fn a_broken_bound_of_the_protocol_is_counted_by_its_name() {
+        let metrics = Metrics::new("n", 1, Vec::new());
+        let worker = metrics.worker(0);
+        for error in [
+            ProtocolError::TooBigInlineRequest,
+            ProtocolError::TooBigRequest,
+            ProtocolError::TooBigBulkCount,
+            ProtocolError::UnbalancedQuotes,
+        ] {
+            worker.protocol_error(&error);
+        }
+        let samples = parse(&metrics.render());
+        for (id, value) in [
+            ("tollgate_protocol_errors_total", 4.0),
+            ("tollgate_limit_hit_total{limit=\"inline_bytes\"}", 2.0),
+            ("tollgate_limit_hit_total{limit=\"request_bytes\"}", 1.0),
+            ("tollgate_limit_hit_total{limit=\"bulk_bytes\"}", 0.0),
+        ] {
+            assert_eq!(samples.get(id), Some(&value), "{id}");
         }
     }
 

@@ -1,0 +1,170 @@
+//! The paths of the admin listener.
+
+use super::authorization;
+use super::backend::{CheckBackend, CheckError};
+use super::body;
+use super::readiness::Readiness;
+use crate::config::{Config, Password};
+use crate::limits::Bound;
+use crate::metrics::{CONTENT_TYPE as METRICS_CONTENT_TYPE, Metrics};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// What the routes need.
+pub(super) struct Routes {
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// Whether the node serves.
+    pub readiness: Arc<Readiness>,
+    /// Who decides checks.
+    pub backend: Arc<dyn CheckBackend>,
+    password: Option<Password>,
+    body_bytes_max: usize,
+    key_bytes_max: usize,
+    patience: Duration,
+}
+
+impl Routes {
+    /// Takes what a configuration says of them.
+    pub(super) fn new(
+        config: &Config,
+        metrics: Arc<Metrics>,
+        readiness: Arc<Readiness>,
+        backend: Arc<dyn CheckBackend>,
+    ) -> Self {
+        Self {
+            metrics,
+            readiness,
+            backend,
+            password: config.password.clone(),
+            body_bytes_max: config.limits.admin_body_bytes,
+            key_bytes_max: config.limits.key_bytes,
+            patience: Duration::from_millis(config.limits.admin_request_ms as u64),
+        }
+    }
+
+    /// The router.
+    pub(super) fn router(self) -> Router {
+        Router::new()
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .route("/v1/check", post(check))
+            .fallback(async || failure(StatusCode::NOT_FOUND, None, "there is nothing at this path"))
+            .method_not_allowed_fallback(async || {
+                failure(StatusCode::METHOD_NOT_ALLOWED, None, "this path does not take this method")
+            })
+            .with_state(Arc::new(self))
+    }
+
+    fn hit(&self, bound: Bound) {
+        self.metrics.shared.limit_hit(bound);
+    }
+}
+
+/// The process lives: that it answers is the proof.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn readyz(State(routes): State<Arc<Routes>>) -> Response {
+    match routes.readiness.reason() {
+        None => "ok\n".into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    }
+}
+
+async fn metrics(State(routes): State<Arc<Routes>>) -> Response {
+    ([(CONTENT_TYPE, METRICS_CONTENT_TYPE)], routes.metrics.render()).into_response()
+}
+
+async fn check(State(routes): State<Arc<Routes>>, request: Request) -> Response {
+    decide(&routes, request).await.unwrap_or_else(|failure| failure)
+}
+
+/// Decides a check; the error is the response that says why there is no decision.
+async fn decide(routes: &Routes, request: Request) -> Result<Response, Response> {
+    if let Some(password) = &routes.password
+        && !authorization::carries(request.headers(), password)
+    {
+        let mut response = failure(StatusCode::UNAUTHORIZED, None, "the password is missing or wrong");
+        let realm = axum::http::HeaderValue::from_static("Basic realm=\"tollgate\", charset=\"UTF-8\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, realm);
+        return Err(response);
+    }
+    // Also what keeps web pages from checking through their visitor's browser: they cannot send JSON unasked.
+    if !is_json(request.headers()) {
+        return Err(failure(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            None,
+            "the content type must be application/json",
+        ));
+    }
+    let body = read_body(routes, request).await?;
+    let request = body::parse(&body, routes.key_bytes_max)
+        .map_err(|error| failure(StatusCode::BAD_REQUEST, error.field.as_deref(), &error.reason))?;
+    match timeout(routes.patience, routes.backend.check(request)).await {
+        Ok(Ok(answer)) => Ok(axum::Json(answer).into_response()),
+        Ok(Err(error)) => Err(check_failure(&error)),
+        Err(_) => {
+            routes.hit(Bound::AdminRequestMs);
+            Err(failure(StatusCode::SERVICE_UNAVAILABLE, None, "the node did not answer in time"))
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(Ok(value)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else {
+        return false;
+    };
+    let essence = value.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+async fn read_body(routes: &Routes, request: Request) -> Result<axum::body::Bytes, Response> {
+    let too_large = || {
+        routes.hit(Bound::AdminBodyBytes);
+        let reason = format!("the body is larger than {} bytes", routes.body_bytes_max);
+        failure(StatusCode::PAYLOAD_TOO_LARGE, None, &reason)
+    };
+    let declared = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if declared.is_some_and(|length: u64| length > routes.body_bytes_max as u64) {
+        return Err(too_large());
+    }
+    let body: Limited<Body> = Limited::new(request.into_body(), routes.body_bytes_max);
+    match timeout(routes.patience, body.collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(failure(StatusCode::BAD_REQUEST, None, "the body is cut short")),
+        Err(_) => {
+            routes.hit(Bound::AdminRequestMs);
+            Err(failure(StatusCode::REQUEST_TIMEOUT, None, "the body did not arrive in time"))
+        }
+    }
+}
+
+fn check_failure(error: &CheckError) -> Response {
+    let (status, field) = match error {
+        CheckError::Invalid { field, .. } => (StatusCode::BAD_REQUEST, Some(*field)),
+        CheckError::WrongType(_) => (StatusCode::CONFLICT, None),
+        CheckError::Policy(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
+        CheckError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, None),
+    };
+    failure(status, field, &error.to_string())
+}
+
+/// `{"error":{"field":…,"reason":…}}`; `field` is null when the failure is not of one field.
+fn failure(status: StatusCode, field: Option<&str>, reason: &str) -> Response {
+    let body = json!({"error": {"field": field, "reason": reason}});
+    (status, axum::Json(body)).into_response()
+}

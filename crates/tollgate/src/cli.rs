@@ -1,0 +1,131 @@
+//! Subcommands and flags. What is listed here works.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// A rate limiter that speaks the Redis protocol.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a node
+    ///
+    /// With no flags: a standalone node, Redis protocol on 127.0.0.1:6379, admin HTTP on 127.0.0.1:8379.
+    /// Flags come first, then the environment (TOLLGATE_SECTION_KEY), then the file, then the defaults.
+    Serve(ServeArguments),
+    /// Ask a running node for one decision
+    ///
+    /// Exit status: 0 allowed, 1 denied, 2 error.
+    Check(CheckArguments),
+}
+
+/// Flags of `tollgate serve`. Values are checked by the configuration, which all sources share.
+#[derive(Debug, Default, Args)]
+pub struct ServeArguments {
+    /// Configuration file, as cluster.toml [environment: TOLLGATE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Name of this node [default: the host's name]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Address for clients that speak the Redis protocol [default: 127.0.0.1:6379]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// Address of the admin HTTP listener [default: 127.0.0.1:8379]
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<String>,
+    /// Worker threads [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<String>,
+    /// Directory of policy files to load beside the built-in ones
+    #[arg(long, value_name = "DIR")]
+    pub lua: Option<String>,
+    /// File with the password that clients must give
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<String>,
+    /// Set any configuration key; may be repeated
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Listen beyond loopback even without a password
+    #[arg(long)]
+    pub insecure: bool,
+    /// File that gets one JSON object with the addresses once the node serves
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<String>,
+    /// Print every configuration key with its value, default, unit and meaning, and exit
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+/// Flags of `tollgate check`.
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    /// The key to check
+    pub key: String,
+    /// Tokens per window
+    #[arg(long, value_name = "N", required_unless_present = "rule")]
+    pub limit: Option<u64>,
+    /// The window: 250ms, 10s, 1m, 1h, 30d
+    #[arg(long, value_name = "DURATION", required_unless_present = "rule")]
+    pub per: Option<String>,
+    /// Tokens to take; 0 takes none
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub cost: u64,
+    /// Capacity of the bucket [default: the policy's, usually the limit]
+    #[arg(long, value_name = "N")]
+    pub burst: Option<u64>,
+    /// The policy [default: token_bucket]
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Check against this rule of the node instead of a limit
+    #[arg(long, value_name = "ID", conflicts_with_all = ["limit", "per", "burst", "policy"])]
+    pub rule: Option<String>,
+    /// Look without taking anything
+    #[arg(long)]
+    pub peek: bool,
+    /// Address of the node
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379")]
+    pub addr: String,
+    /// File with the node's password
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_rule_takes_the_place_of_a_limit() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        assert!(parse("tollgate check k --limit 100 --per 1m --cost 2 --burst 5 --policy leaky_bucket").is_ok());
+        assert!(parse("tollgate check k --rule free --peek").is_ok());
+        for bad in [
+            "tollgate",
+            "tollgate rules",
+            "tollgate check k",
+            "tollgate check k --limit 100",
+            "tollgate check k --limit 1.5 --per 1m",
+            "tollgate check k --limit 100 --per 1m --rule free",
+            "tollgate serve --peer 127.0.0.1:7379",
+        ] {
+            assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A minimal client of the Redis protocol: one connection, one request at a time, RESP2.
+
+use bytes::BytesMut;
+use redis_protocol::resp2::decode::decode;
+use redis_protocol::resp2::encode::extend_encode;
+use redis_protocol::resp2::types::OwnedFrame;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Longest time to connect, and to wait for a reply.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest reply in bytes. The replies to a check are below 200; the bound also keeps the decoder from recursing far.
+const REPLY_MAX_BYTES: usize = 1 << 14;
+
+/// What can go wrong with a node that is asked.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// No connection, or it broke.
+    #[error("{addr}: {source}")]
+    Io {
+        /// The node's address.
+        addr: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The node answered an error.
+    #[error("{addr} answered: {text}")]
+    Server {
+        /// The node's address.
+        addr: String,
+        /// Its error.
+        text: String,
+    },
+    /// What came back is no reply to this request.
+    #[error("{addr} does not answer as a node of tollgate: {what}")]
+    Reply {
+        /// The node's address.
+        addr: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// A connection to a node.
+pub struct Client {
+    addr: String,
+    stream: TcpStream,
+}
+
+impl Client {
+    /// Connects, trying every address that the name has.
+    pub fn connect(addr: &str) -> Result<Self, ClientError> {
+        let io = |source| ClientError::Io {
+            addr: addr.to_owned(),
+            source,
+        };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for socket in addr.to_socket_addrs().map_err(io)? {
+            match TcpStream::connect_timeout(&socket, TIMEOUT) {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(TIMEOUT)).map_err(io)?;
+                    stream.set_write_timeout(Some(TIMEOUT)).map_err(io)?;
+                    stream.set_nodelay(true).map_err(io)?;
+                    return Ok(Self {
+                        addr: addr.to_owned(),
+                        stream,
+                    });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(io(last))
+    }
+
+    /// Sends one command and reads its reply; an error reply is an error.
+    pub fn call(&mut self, arguments: &[&[u8]]) -> Result<OwnedFrame, ClientError> {
+        let bulks = arguments.iter().map(|argument| OwnedFrame::BulkString(argument.to_vec()));
+        let mut request = BytesMut::new();
+        extend_encode(&mut request, &OwnedFrame::Array(bulks.collect()), false)
+            .map_err(|error| self.unexpected(error.to_string()))?;
+        self.stream.write_all(&request).map_err(|source| self.io(source))?;
+        match self.read_reply()? {
+            OwnedFrame::Error(text) => Err(ClientError::Server {
+                addr: self.addr.clone(),
+                text,
+            }),
+            frame => Ok(frame),
+        }
+    }
+
+    fn read_reply(&mut self) -> Result<OwnedFrame, ClientError> {
+        let mut reply = Vec::new();
+        let mut chunk = [0; 4_096];
+        loop {
+            let count = match self.stream.read(&mut chunk) {
+                Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed")),
+                Ok(count) => Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in 5 s"))
+                }
+                Err(error) => Err(error),
+            }
+            .map_err(|source| self.io(source))?;
+            reply.extend_from_slice(&chunk[..count]);
+            match decode(&reply) {
+                Ok(Some((frame, _))) => return Ok(frame),
+                Ok(None) if reply.len() > REPLY_MAX_BYTES => {
+                    return Err(self.unexpected("the reply is too long".to_owned()));
+                }
+                Ok(None) => {}
+                Err(error) => return Err(self.unexpected(error.to_string())),
+            }
+        }
+    }
+
+    fn io(&self, source: io::Error) -> ClientError {
+        ClientError::Io {
+            addr: self.addr.clone(),
+            source,
+        }
+    }
+
+    /// An error about a reply.
+    pub fn unexpected(&self, what: String) -> ClientError {
+        ClientError::Reply {
+            addr: self.addr.clone(),
+            what,
+        }
+    }
+}
