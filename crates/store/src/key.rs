@@ -119,6 +119,11 @@ impl<'a> Key<'a> {
         self.bytes
     }
 
+    /// Its hash, seeded; equal keys of one space have equal hashes.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
     /// Its slot.
     pub fn slot(&self) -> u16 {
         self.slot

@@ -56,7 +56,7 @@ pub(crate) fn tag_of(hash: u64) -> u8 {
 /// Where the search for a hash starts.
 #[inline]
 pub(crate) fn home(hash: u64, index_len: usize) -> usize {
-    ((hash & 0xffff_ffff) * index_len as u64 >> 32) as usize
+    (((hash & 0xffff_ffff) * index_len as u64) >> 32) as usize
 }
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
@@ -78,7 +78,7 @@ fn first_byte(marks: u64) -> usize {
 pub(crate) fn candidates(group: u64, tag: u8) -> (u64, bool) {
     let free = zero_bytes(group);
     let before_free = (free & free.wrapping_neg()).wrapping_sub(1);
-    let marks = zero_bytes(group ^ LOW_BITS * u64::from(tag));
+    let marks = zero_bytes(group ^ (LOW_BITS * u64::from(tag)));
     (marks & before_free, free != 0)
 }
 

@@ -166,7 +166,7 @@ impl Store {
             return None;
         }
         let slots = table.maps.len();
-        let pick = |random: u64| (u128::from(random) * slots as u128 >> 64) as usize;
+        let pick = |random: u64| ((u128::from(random) * slots as u128) >> 64) as usize;
         let tried = (0..RANDOM_TRIES).map(|try_number| pick(mix(random ^ try_number)));
         let start = pick(mix(random));
         let local = tried
@@ -189,7 +189,7 @@ impl Store {
         let all: usize = self.tables.iter().map(|table| table.live).sum();
         let sampled = (0..samples as u64).filter_map(|sample| {
             let random = mix(random ^ mix(sample));
-            let mut at = (u128::from(random) * all as u128 >> 64) as usize;
+            let mut at = ((u128::from(random) * all as u128) >> 64) as usize;
             let keyspace = self.tables.iter().position(|table| {
                 let here = at < table.live;
                 at = at.saturating_sub(table.live);
