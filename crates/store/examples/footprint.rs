@@ -52,12 +52,7 @@ fn keys<'a>(store: &Store, names: &'a [Name; BATCH]) -> [Key<'a>; BATCH] {
 }
 
 /// Median and 99th percentile over batches, in nanoseconds a key.
-fn time(
-    label: &str,
-    store: &mut Store,
-    buckets: u64,
-    work: &mut dyn FnMut(&mut Store, &[Name; BATCH]),
-) {
+fn time(label: &str, store: &mut Store, buckets: u64, work: &mut dyn FnMut(&mut Store, &[Name; BATCH])) {
     let mut random = Random(99);
     let mut times: Vec<Duration> = (0..TIMED_BATCHES)
         .map(|_| {
@@ -111,9 +106,7 @@ fn fill(store: &mut Store, buckets: u64) -> Duration {
         let name = name(number);
         let key = store.key(SPACE, &name).expect("a valid key");
         let start = Instant::now();
-        store
-            .put(&key, 1, Expiry::from_us(1), false, state)
-            .expect("numbers");
+        store.put(&key, 1, Expiry::from_us(1), false, state).expect("numbers");
         longest = longest.max(start.elapsed());
     }
     longest
@@ -150,32 +143,18 @@ fn measure(buckets: u64) {
         "  put new: {:.0} ns, longest {longest:?}",
         filled.as_nanos() as f64 / buckets as f64
     );
-    time(
-        "key (slot and hash)",
-        &mut store,
-        buckets,
-        &mut |store, names| {
-            black_box(keys(store, names));
-        },
-    );
-    time(
-        "key, find, read",
-        &mut store,
-        buckets,
-        &mut |store, names| find(store, names, false),
-    );
-    time(
-        "key, warm, find, read",
-        &mut store,
-        buckets,
-        &mut |store, names| find(store, names, true),
-    );
-    time(
-        "key, find, read, update",
-        &mut store,
-        buckets,
-        &mut |store, names| update(store, names, false),
-    );
+    time("key (slot and hash)", &mut store, buckets, &mut |store, names| {
+        black_box(keys(store, names));
+    });
+    time("key, find, read", &mut store, buckets, &mut |store, names| {
+        find(store, names, false)
+    });
+    time("key, warm, find, read", &mut store, buckets, &mut |store, names| {
+        find(store, names, true)
+    });
+    time("key, find, read, update", &mut store, buckets, &mut |store, names| {
+        update(store, names, false)
+    });
     time(
         "key, warm, find, read, update",
         &mut store,

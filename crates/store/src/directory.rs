@@ -94,26 +94,15 @@ impl Directory {
     }
 
     /// Makes room for an entry with that hash and says in which leaf.
-    pub(crate) fn make_room(
-        &mut self,
-        hash: u64,
-        entry_bytes: usize,
-        bounds: Bounds,
-        hasher: &Hasher,
-    ) -> u32 {
+    pub(crate) fn make_room(&mut self, hash: u64, entry_bytes: usize, bounds: Bounds, hasher: &Hasher) -> u32 {
         loop {
             let leaf = self.leaf_of(hash);
             if self.change(leaf, |page| page.make_room(entry_bytes, bounds, hasher)) {
                 return leaf;
             }
             if !self.split(leaf, hasher) {
-                let fits = self.change(leaf, |page| {
-                    page.make_room(entry_bytes, LAST_BOUNDS, hasher)
-                });
-                assert!(
-                    fits,
-                    "thousands of entries share {MAX_DEPTH} bits of a seeded hash"
-                );
+                let fits = self.change(leaf, |page| page.make_room(entry_bytes, LAST_BOUNDS, hasher));
+                assert!(fits, "thousands of entries share {MAX_DEPTH} bits of a seeded hash");
                 return leaf;
             }
         }
@@ -204,10 +193,7 @@ impl Directory {
 
     /// Takes the last leaf's page out, and says whether none is left. The directory serves no look-up after that.
     pub(crate) fn discard_leaf(&mut self) -> (Page, bool) {
-        let page = self
-            .leaves
-            .pop()
-            .map_or_else(Page::default, |leaf| leaf.page);
+        let page = self.leaves.pop().map_or_else(Page::default, |leaf| leaf.page);
         self.live -= usize::from(page.live);
         self.pages_bytes -= page.allocated_bytes();
         (page, self.leaves.is_empty())
@@ -223,21 +209,14 @@ impl Directory {
         assert_eq!(self.handles.len(), 1 << self.depth);
         assert_eq!(
             self.live,
-            self.leaves
-                .iter()
-                .map(|leaf| usize::from(leaf.page.live))
-                .sum()
+            self.leaves.iter().map(|leaf| usize::from(leaf.page.live)).sum()
         );
         for (top, &leaf) in self.handles.iter().enumerate() {
             let leaf = &self.leaves[leaf as usize];
             assert_eq!(top >> (self.depth - leaf.depth), leaf.prefix as usize);
         }
         for depth in 0..=MAX_DEPTH {
-            let leaves = self
-                .leaves
-                .iter()
-                .filter(|leaf| leaf.depth == depth)
-                .count();
+            let leaves = self.leaves.iter().filter(|leaf| leaf.depth == depth).count();
             assert_eq!(self.at_depth[usize::from(depth)] as usize, leaves);
         }
     }

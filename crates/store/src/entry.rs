@@ -56,9 +56,7 @@ impl Numbers {
         numbers
             .values
             .get_mut(..values.len())
-            .ok_or(StateError::TooManyNumbers {
-                numbers: values.len(),
-            })?
+            .ok_or(StateError::TooManyNumbers { numbers: values.len() })?
             .copy_from_slice(values);
         numbers.len = values.len() as u8;
         Ok(numbers)
@@ -179,8 +177,7 @@ impl Value<'_> {
     }
 
     fn inline_bytes(&self, key: &Key) -> usize {
-        (BODY + self.state_len() + rule_len(key.shape) + key.bytes.len())
-            .next_multiple_of(UNIT_BYTES)
+        (BODY + self.state_len() + rule_len(key.shape) + key.bytes.len()).next_multiple_of(UNIT_BYTES)
     }
 
     /// Bytes that the entry takes in its page.
@@ -229,18 +226,11 @@ impl Value<'_> {
     }
 
     /// Replaces the entry of the same key, if the new one takes the same place in the page.
-    pub(crate) fn rewrite(
-        &self,
-        key: &Key,
-        entry: &mut [u8],
-        blocks: &mut Option<Box<Blocks>>,
-    ) -> bool {
+    pub(crate) fn rewrite(&self, key: &Key, entry: &mut [u8], blocks: &mut Option<Box<Blocks>>) -> bool {
         let meta = u32_at(entry, 0);
         let outline = self.is_outline(key);
         match (meta & OUTLINE != 0, outline) {
-            (false, false) if numbers_len(meta) == self.state_len() => {
-                self.write_body(key, &mut entry[BODY..])
-            }
+            (false, false) if numbers_len(meta) == self.state_len() => self.write_body(key, &mut entry[BODY..]),
             (true, true) => {
                 let blocks = blocks.get_or_insert_default();
                 let number = u32_at(entry, BODY);
@@ -277,14 +267,7 @@ fn write_numbers(body: &mut [u8], numbers: &[f64]) {
 
 /// Overwrites all but the key of an entry whose state is as many numbers, in place.
 #[inline]
-pub(crate) fn update(
-    entry: &mut [u8],
-    params: u32,
-    expiry: Coarse,
-    pinned: bool,
-    mark: u32,
-    numbers: &[f64],
-) -> bool {
+pub(crate) fn update(entry: &mut [u8], params: u32, expiry: Coarse, pinned: bool, mark: u32, numbers: &[f64]) -> bool {
     let meta = u32_at(entry, 0);
     if meta & (OUTLINE | BLOB) != 0 || (meta & NUMBERS_MASK) as usize != numbers.len() {
         return false;
@@ -394,12 +377,7 @@ impl<'a> EntryRef<'a> {
                 len: (meta & NUMBERS_MASK) as u8,
                 ..Numbers::default()
             };
-            for (at, value) in numbers
-                .values
-                .iter_mut()
-                .take(usize::from(numbers.len))
-                .enumerate()
-            {
+            for (at, value) in numbers.values.iter_mut().take(usize::from(numbers.len)).enumerate() {
                 *value = f64::from_bits(u64_at(body, at * 8));
             }
             State::Numbers(numbers)

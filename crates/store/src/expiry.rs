@@ -22,11 +22,7 @@ impl Expiry {
 
     /// The time in microseconds of the slot's clock, `None` for never.
     pub const fn to_us(self) -> Option<u64> {
-        if self.0 == u64::MAX {
-            None
-        } else {
-            Some(self.0)
-        }
+        if self.0 == u64::MAX { None } else { Some(self.0) }
     }
 }
 
@@ -82,10 +78,7 @@ mod tests {
     fn saturates_at_both_ends() {
         let base = Base { us: 1 << 50 };
         assert_eq!(base.round_up(Expiry::NEVER), Coarse(u32::MAX));
-        assert_eq!(
-            base.round_up(Expiry::from_us(u64::MAX - 1)),
-            Coarse(u32::MAX)
-        );
+        assert_eq!(base.round_up(Expiry::from_us(u64::MAX - 1)), Coarse(u32::MAX));
         assert_eq!(base.round_up(Expiry::from_us(0)), Coarse(0));
         assert_eq!(base.round_down(0), None);
         assert_eq!(base.round_down(u64::MAX), Some(Coarse(u32::MAX - 1)));

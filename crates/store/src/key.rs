@@ -91,14 +91,8 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    pub(crate) fn new(
-        hasher: &Hasher,
-        space: Space,
-        slot: u16,
-        bytes: &'a [u8],
-    ) -> Result<Key<'a>, KeyError> {
-        let len =
-            u16::try_from(bytes.len()).map_err(|_| KeyError::TooLong { bytes: bytes.len() })?;
+    pub(crate) fn new(hasher: &Hasher, space: Space, slot: u16, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
+        let len = u16::try_from(bytes.len()).map_err(|_| KeyError::TooLong { bytes: bytes.len() })?;
         let (keyspace, rule) = match space {
             Space::Db(number) if number < DATABASES => (number, None),
             Space::Db(number) => return Err(KeyError::NoSuchDatabase { number }),

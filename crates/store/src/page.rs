@@ -9,9 +9,7 @@ use crate::blocks::Blocks;
 use crate::entry::{EntryRef, Value};
 use crate::expiry::Coarse;
 use crate::key::Key;
-use crate::layout::{
-    GROUP, Layout, UNIT_BYTES, entries_start, max_load, offsets_start, size_class,
-};
+use crate::layout::{GROUP, Layout, UNIT_BYTES, entries_start, max_load, offsets_start, size_class};
 use crate::words::{set_u16, u16_at, u64_at};
 
 const FREE: u8 = 0;
@@ -46,11 +44,7 @@ pub(crate) struct Page {
 #[inline]
 pub(crate) fn tag_of(hash: u64) -> u8 {
     let tag = (hash >> 32) as u8;
-    if tag < FIRST_TAG {
-        tag + FIRST_TAG
-    } else {
-        tag
-    }
+    if tag < FIRST_TAG { tag + FIRST_TAG } else { tag }
 }
 
 /// Where the search for a hash starts.
@@ -98,11 +92,7 @@ impl Page {
     }
 
     pub(crate) fn allocated_bytes(&self) -> usize {
-        size_class(self.bytes.len())
-            + self
-                .blocks
-                .as_ref()
-                .map_or(0, |blocks| blocks.allocated_bytes())
+        size_class(self.bytes.len()) + self.blocks.as_ref().map_or(0, |blocks| blocks.allocated_bytes())
     }
 
     /// Bytes of live entries in the page.
@@ -115,27 +105,18 @@ impl Page {
 
     #[inline]
     fn offset(&self, position: usize) -> u16 {
-        u16_at(
-            &self.bytes,
-            offsets_start(usize::from(self.index_len)) + 2 * position,
-        )
+        u16_at(&self.bytes, offsets_start(usize::from(self.index_len)) + 2 * position)
     }
 
     #[inline]
     pub(crate) fn entry(&self, offset: u16) -> EntryRef<'_> {
-        EntryRef::new(
-            &self.bytes[usize::from(offset) * UNIT_BYTES..],
-            self.blocks.as_deref(),
-        )
+        EntryRef::new(&self.bytes[usize::from(offset) * UNIT_BYTES..], self.blocks.as_deref())
     }
 
     /// The entry's bytes to the end of the page, and the blocks.
     #[inline]
     pub(crate) fn entry_mut(&mut self, offset: u16) -> (&mut [u8], &mut Option<Box<Blocks>>) {
-        (
-            &mut self.bytes[usize::from(offset) * UNIT_BYTES..],
-            &mut self.blocks,
-        )
+        (&mut self.bytes[usize::from(offset) * UNIT_BYTES..], &mut self.blocks)
     }
 
     #[inline]
@@ -291,8 +272,7 @@ impl Page {
     /// Whether more than a quarter of the page is what removed entries have left.
     pub(crate) fn is_sparse(&self) -> bool {
         self.live > 0
-            && (usize::from(self.holes) * UNIT_BYTES * 4 > self.bytes.len()
-                || self.removed * 4 > self.index_len)
+            && (usize::from(self.holes) * UNIT_BYTES * 4 > self.bytes.len() || self.removed * 4 > self.index_len)
     }
 
     /// Every entry, in no order.
@@ -347,28 +327,17 @@ impl Page {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let index_len = usize::from(self.index_len);
-        let tags = |tag: fn(u8) -> bool| {
-            self.bytes[..index_len]
-                .iter()
-                .filter(|&&at| tag(at))
-                .count()
-        };
+        let tags = |tag: fn(u8) -> bool| self.bytes[..index_len].iter().filter(|&&at| tag(at)).count();
         assert_eq!(tags(|tag| tag >= FIRST_TAG), usize::from(self.live));
         assert_eq!(tags(|tag| tag == REMOVED), usize::from(self.removed));
-        let payload: usize = self
-            .spots()
-            .map(|spot| self.entry(spot.offset).page_bytes())
-            .sum();
+        let payload: usize = self.spots().map(|spot| self.entry(spot.offset).page_bytes()).sum();
         assert_eq!(payload, self.payload_bytes());
         if self.live == 0 {
             assert!(self.bytes.is_empty() && self.blocks.is_none());
             return;
         }
         assert!(usize::from(self.live + self.removed) <= max_load(index_len));
-        assert_eq!(
-            self.bytes[..GROUP - 1],
-            self.bytes[index_len..index_len + GROUP - 1]
-        );
+        assert_eq!(self.bytes[..GROUP - 1], self.bytes[index_len..index_len + GROUP - 1]);
         assert!(
             self.spots()
                 .all(|spot| self.entry(spot.offset).expiry().0 >= self.min_expiry)

@@ -7,12 +7,7 @@ use crate::page::Page;
 
 impl Page {
     /// Makes room for one more entry, unless the page would outgrow `bounds`.
-    pub(crate) fn make_room(
-        &mut self,
-        entry_bytes: usize,
-        bounds: Bounds,
-        hasher: &Hasher,
-    ) -> bool {
+    pub(crate) fn make_room(&mut self, entry_bytes: usize, bounds: Bounds, hasher: &Hasher) -> bool {
         if usize::from(self.live) >= bounds.entries {
             return false;
         }
@@ -57,17 +52,11 @@ impl Page {
     fn absorb(&mut self, other: &mut Page, hasher: &Hasher) {
         let mut blocks = other.blocks.take();
         for spot in other.spots() {
-            let entry = EntryRef::new(
-                &other.bytes[usize::from(spot.offset) * UNIT_BYTES..],
-                blocks.as_deref(),
-            );
+            let entry = EntryRef::new(&other.bytes[usize::from(spot.offset) * UNIT_BYTES..], blocks.as_deref());
             let (number, hash) = (entry.block(), entry.hash(hasher));
             let start = self.adopt(entry, hash);
             if let (Some(number), Some(from)) = (number, &mut blocks) {
-                let number = self
-                    .blocks
-                    .get_or_insert_default()
-                    .insert(from.take(number));
+                let number = self.blocks.get_or_insert_default().insert(from.take(number));
                 set_block(&mut self.bytes[start..], number);
             }
         }
@@ -78,10 +67,7 @@ impl Page {
     pub(crate) fn split(&mut self, hash_bit: u8, hasher: &Hasher) -> Page {
         let mut entries = [0; 2];
         let mut payload = [0; 2];
-        let hashes: Vec<u64> = self
-            .spots()
-            .map(|spot| self.entry(spot.offset).hash(hasher))
-            .collect();
+        let hashes: Vec<u64> = self.spots().map(|spot| self.entry(spot.offset).hash(hasher)).collect();
         let side = |hash: u64| (hash >> hash_bit & 1) as usize;
         for (spot, &hash) in self.spots().zip(&hashes) {
             entries[side(hash)] += 1;
@@ -98,10 +84,7 @@ impl Page {
             let number = entry.block();
             let start = half.adopt(entry, hash);
             if let (Some(number), Some(from)) = (number, &mut blocks) {
-                let number = half
-                    .blocks
-                    .get_or_insert_default()
-                    .insert(from.take(number));
+                let number = half.blocks.get_or_insert_default().insert(from.take(number));
                 set_block(&mut half.bytes[start..], number);
             }
         }

@@ -12,16 +12,21 @@ pub const SCAN_SLOTS_PER_STEP: usize = 1024;
 /// How many slots are tried for one that has an entry before the next in order is taken.
 const RANDOM_TRIES: u64 = 32;
 
-/// The top bits of a hash that a cursor holds.
+/// Bits of a cursor below the slot.
 const POSITION_BITS: u32 = 48;
 const POSITION_END: u64 = 1 << POSITION_BITS;
 
+/// Positions are multiples of this: the low 9 bits of a cursor are 0. Clients in JavaScript and Lua read cursors as
+/// doubles; what is left without these bits fits the 53 that a double holds, and no step is lost by leaving them out.
+const POSITION_STEP: u64 = 1 << 9;
+
+/// The top 39 bits of a hash, as a position.
 fn position_of(hash: u64) -> u64 {
-    hash >> (64 - POSITION_BITS)
+    (hash >> (64 - POSITION_BITS)) & !(POSITION_STEP - 1)
 }
 
-/// Where a scan goes on: a slot, and the top 48 bits of a hash in it. It fits 62 bits, and stays good whatever happens to
-/// the store, for any store that has the slot. 0 is the start.
+/// Where a scan goes on: a slot, and the top 39 bits of a hash in it, in 62 bits of which the low 9 are 0. It stays good
+/// whatever happens to the store, and for any store that has the slot. 0 is the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor(u64);
 
@@ -34,9 +39,9 @@ impl Cursor {
         Cursor(u64::from(slot) << POSITION_BITS)
     }
 
-    /// The cursor that [`Cursor::to_u64`] gave; `None` for a number that none gives.
+    /// The cursor that [`Cursor::to_u64`] gave, or the last before that number; `None` beyond the last slot.
     pub fn from_u64(value: u64) -> Option<Cursor> {
-        (value >> POSITION_BITS < u64::from(SLOTS)).then_some(Cursor(value))
+        (value >> POSITION_BITS < u64::from(SLOTS)).then_some(Cursor(value & !(POSITION_STEP - 1)))
     }
 
     /// As a number.
@@ -59,7 +64,7 @@ impl Cursor {
 }
 
 impl Store {
-    /// One step of a scan: shows about `want` entries from `cursor` on (more only when hashes are equal in 48 bits), and
+    /// One step of a scan: shows about `want` entries from `cursor` on (more only when hashes are equal in 39 bits), and
     /// says where to go on, or `None` after the last slot of this store.
     ///
     /// An entry that is there from the first step to the last is shown at least once, whatever else is put or removed in
@@ -127,18 +132,12 @@ impl Store {
         }
         let mut rest: Vec<(u64, u16)> = page
             .spots()
-            .map(|spot| {
-                (
-                    position_of(page.entry(spot.offset).hash(&self.hasher)),
-                    spot.offset,
-                )
-            })
+            .map(|spot| (position_of(page.entry(spot.offset).hash(&self.hasher)), spot.offset))
             .filter(|&(at, _)| at >= position)
             .collect();
         if rest.len() <= *want {
             *want -= rest.len();
-            rest.iter()
-                .for_each(|&(_, offset)| show(page.entry(offset)));
+            rest.iter().for_each(|&(_, offset)| show(page.entry(offset)));
             return end;
         }
         let (_, &mut (last, _), _) = rest.select_nth_unstable(*want - 1);
@@ -146,11 +145,8 @@ impl Store {
             .filter(|&&(at, _)| at <= last)
             .for_each(|&(_, offset)| show(page.entry(offset)));
         *want = 0;
-        if last + 1 == POSITION_END {
-            None
-        } else {
-            Some(last + 1)
-        }
+        let next = last + POSITION_STEP;
+        (next < POSITION_END).then_some(next)
     }
 
     /// An entry of a keyspace, picked by the random number: a slot first, then one in it, so entries of full slots are
@@ -175,8 +171,7 @@ impl Store {
             .find(|&local| table.maps[local].live() > 0)?;
         let map = &table.maps[local];
         // A directory may have empty pages: some tries, then in order.
-        let tries = (0..RANDOM_TRIES)
-            .map(|try_number| map.page_of(mix(random.rotate_left(32) ^ try_number)));
+        let tries = (0..RANDOM_TRIES).map(|try_number| map.page_of(mix(random.rotate_left(32) ^ try_number)));
         let all = 0..map.pages() as u32;
         let page = tries.chain(all).find(|&page| map.page(page).live > 0)?;
         let spot = map.page(page).random(mix(random.rotate_left(16)))?;

@@ -112,10 +112,7 @@ mod tests {
     #[test]
     fn hash_tag_rules() {
         let whole = |key: &[u8]| crc16(key) % SLOTS;
-        assert_eq!(
-            slot_of(b"{user1000}.following"),
-            slot_of(b"{user1000}.followers")
-        );
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"{user1000}.followers"));
         assert_eq!(slot_of(b"foo{}{bar}"), whole(b"foo{}{bar}"));
         assert_eq!(slot_of(b"foo{{bar}}zap"), whole(b"{bar"));
         assert_eq!(slot_of(b"foo{bar}{zap}"), whole(b"bar"));

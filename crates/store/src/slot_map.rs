@@ -88,13 +88,7 @@ impl SlotMap {
     }
 
     /// Adds an entry that is not there.
-    pub(crate) fn insert(
-        &mut self,
-        key: &Key,
-        value: &Value,
-        bounds: Bounds,
-        hasher: &Hasher,
-    ) -> (u32, Spot) {
+    pub(crate) fn insert(&mut self, key: &Key, value: &Value, bounds: Bounds, hasher: &Hasher) -> (u32, Spot) {
         let entry_bytes = value.page_bytes(key);
         if let SlotMap::One(page) = self {
             if page.make_room(entry_bytes, bounds, hasher) {

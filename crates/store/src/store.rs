@@ -121,12 +121,7 @@ impl Store {
     /// # Errors
     /// As [`Store::key`].
     #[inline]
-    pub fn key_in_slot<'a>(
-        &self,
-        space: Space,
-        slot: u16,
-        bytes: &'a [u8],
-    ) -> Result<Key<'a>, KeyError> {
+    pub fn key_in_slot<'a>(&self, space: Space, slot: u16, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
         debug_assert_eq!(slot, slot_of(bytes));
         if !self.slots().contains(&slot) {
             return Err(KeyError::SlotNotHeld { slot });
@@ -164,10 +159,7 @@ impl Store {
     #[inline]
     pub fn find(&self, key: &Key) -> Option<Place> {
         let local = self.local(key.slot);
-        let found = self.tables[usize::from(key.keyspace)]
-            .maps
-            .get(local)?
-            .find(key)?;
+        let found = self.tables[usize::from(key.keyspace)].maps.get(local)?.find(key)?;
         Some(self.place(key.keyspace, local, found))
     }
 
@@ -210,14 +202,7 @@ impl Store {
     /// Overwrites the bucket at a place if its state is as many numbers as given; otherwise nothing changes, the answer is
     /// `false`, and [`Store::put`] must be used.
     #[inline]
-    pub fn update(
-        &mut self,
-        place: Place,
-        params: u32,
-        expiry: Expiry,
-        pinned: bool,
-        numbers: &[f64],
-    ) -> bool {
+    pub fn update(&mut self, place: Place, params: u32, expiry: Expiry, pinned: bool, numbers: &[f64]) -> bool {
         self.check(place);
         let local = usize::from(place.local_slot);
         let page = self.tables[usize::from(place.keyspace)].maps[local].page_mut(place.page);
@@ -346,9 +331,7 @@ impl Store {
 
     /// What a slot has besides its entries; `None` if it is not here.
     pub fn slot(&self, slot: u16) -> Option<&SlotMeta> {
-        self.slots()
-            .contains(&slot)
-            .then(|| &self.metas[self.local(slot)])
+        self.slots().contains(&slot).then(|| &self.metas[self.local(slot)])
     }
 
     /// As [`Store::slot`], to change it.
@@ -361,13 +344,7 @@ impl Store {
         keyspace.index().map(|index| &self.tables[index])
     }
 
-    pub(crate) fn place_at(
-        &self,
-        keyspace: usize,
-        local_slot: usize,
-        page: u32,
-        spot: Spot,
-    ) -> Place {
+    pub(crate) fn place_at(&self, keyspace: usize, local_slot: usize, page: u32, spot: Spot) -> Place {
         self.place(keyspace as u8, local_slot, (page, spot))
     }
 }

@@ -33,12 +33,7 @@ impl Store {
     /// A step ends once skipped pages and examined entries together reach `budget`, or at the end of the last keyspace; the
     /// last page is finished, so it overshoots by at most one page. A page whose earliest expiry is later is skipped.
     /// Memory is given back as entries go.
-    pub fn sweep(
-        &mut self,
-        node_us: u64,
-        budget: usize,
-        on_drop: &mut dyn FnMut(EntryView),
-    ) -> SweepProgress {
+    pub fn sweep(&mut self, node_us: u64, budget: usize, on_drop: &mut dyn FnMut(EntryView)) -> SweepProgress {
         let mut progress = SweepProgress::default();
         while progress.skipped_pages + progress.examined < budget {
             if !self.sweep_step(node_us, &mut progress, on_drop) {
@@ -51,12 +46,7 @@ impl Store {
     }
 
     /// Sweeps one page; `false` at the end.
-    fn sweep_step(
-        &mut self,
-        node_us: u64,
-        progress: &mut SweepProgress,
-        on_drop: &mut dyn FnMut(EntryView),
-    ) -> bool {
+    fn sweep_step(&mut self, node_us: u64, progress: &mut SweepProgress, on_drop: &mut dyn FnMut(EntryView)) -> bool {
         let SweepPosition {
             keyspace,
             local_slot,
@@ -69,10 +59,7 @@ impl Store {
         let map = &mut table.maps[local_slot];
         let (_, next) = map.hash_range(hash);
         self.sweep_at = match next {
-            Some(hash) => SweepPosition {
-                hash,
-                ..self.sweep_at
-            },
+            Some(hash) => SweepPosition { hash, ..self.sweep_at },
             None => SweepPosition {
                 keyspace,
                 local_slot: local_slot + 1,
@@ -81,9 +68,7 @@ impl Store {
         };
         let number = map.page_of(hash);
         let page = map.page(number);
-        let now = self
-            .base
-            .round_down(self.metas[local_slot].clock_us(node_us));
+        let now = self.base.round_down(self.metas[local_slot].clock_us(node_us));
         let Some(now) = now.filter(|&now| page.live > 0 && Coarse(page.min_expiry) <= now) else {
             progress.skipped_pages += 1;
             return true;

@@ -1,0 +1,288 @@
+//! A store and a model of it that take the same steps.
+
+use super::allocated;
+use crate::layout::Bounds;
+use crate::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// A hash tag for each of a few slots, so that slots are crowded.
+const TAGS: [&str; 4] = ["{a}", "{b}", "{c}", "{d}"];
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    params: u32,
+    expiry: Expiry,
+    pinned: bool,
+    state: OwnState,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum OwnState {
+    Numbers(Vec<f64>),
+    Blob(Vec<u8>),
+}
+
+impl OwnState {
+    fn of(state: State) -> OwnState {
+        match state {
+            State::Numbers(numbers) => OwnState::Numbers(numbers.to_vec()),
+            State::Blob(blob) => OwnState::Blob(blob.to_vec()),
+        }
+    }
+
+    fn as_state(&self) -> State<'_> {
+        match self {
+            OwnState::Numbers(numbers) => State::Numbers(Numbers::new(numbers).unwrap()),
+            OwnState::Blob(blob) => State::Blob(blob),
+        }
+    }
+}
+
+pub(super) type Name = (Space, Vec<u8>);
+
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Put(Name, Entry),
+    Update(Name, Entry),
+    Remove(Name),
+    Sweep { now: u64, budget: usize },
+    Offset { tag: usize, us: i64 },
+    Flush(Option<Keyspace>),
+    Scan { keyspace: Keyspace, want: usize },
+    Evict(u64),
+}
+
+fn spaces() -> impl Strategy<Value = Space> {
+    prop_oneof![Just(Space::Db(0)), Just(Space::Db(15)), (0..2u32).prop_map(Space::Rule)]
+}
+
+pub(super) fn names() -> impl Strategy<Value = Name> {
+    let key = (
+        0..TAGS.len(),
+        0..60usize,
+        prop_oneof![20 => Just(0usize), 1 => 480..520usize, 1 => Just(65_000)],
+    );
+    (spaces(), key).prop_map(|(space, (tag, number, long))| {
+        let mut key = format!("{}{number}", TAGS[tag]).into_bytes();
+        key.resize(key.len() + long, b'x');
+        (space, key)
+    })
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    let state = prop_oneof![
+        5 => prop::collection::vec(-1e15..1e15f64, 0..=MAX_NUMBERS).prop_map(OwnState::Numbers),
+        1 => prop::collection::vec(any::<u8>(), 0..300).prop_map(OwnState::Blob),
+    ];
+    let expiry = prop_oneof![
+        4 => (0..200u64).prop_map(|units| Expiry::from_us(units * EXPIRY_UNIT_US)),
+        1 => Just(Expiry::NEVER)
+    ];
+    (any::<u32>(), expiry, any::<bool>(), state).prop_map(|(params, expiry, pinned, state)| Entry {
+        params,
+        expiry,
+        pinned,
+        state,
+    })
+}
+
+fn keyspaces() -> impl Strategy<Value = Keyspace> {
+    prop_oneof![Just(Keyspace::Db(0)), Just(Keyspace::Db(15)), Just(Keyspace::Rules)]
+}
+
+pub(super) fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        24 => (names(), entries()).prop_map(|(name, entry)| Step::Put(name, entry)),
+        6 => (names(), entries()).prop_map(|(name, entry)| Step::Update(name, entry)),
+        8 => names().prop_map(Step::Remove),
+        2 => (0..200u64, 1..400usize)
+            .prop_map(|(units, budget)| Step::Sweep { now: units * EXPIRY_UNIT_US, budget }),
+        1 => (0..TAGS.len(), -50..50i64)
+            .prop_map(|(tag, units)| Step::Offset { tag, us: units * EXPIRY_UNIT_US as i64 }),
+        1 => keyspaces().prop_map(|keyspace| Step::Flush(Some(keyspace))),
+        1 => Just(Step::Flush(None)),
+        3 => (keyspaces(), 1..20usize).prop_map(|(keyspace, want)| Step::Scan { keyspace, want }),
+        1 => any::<u64>().prop_map(Step::Evict),
+    ]
+}
+
+pub(super) struct Pair {
+    pub(super) store: Store,
+    model: BTreeMap<Name, Entry>,
+}
+
+impl Pair {
+    pub(super) fn new(bounds: Bounds) -> Pair {
+        Pair {
+            store: Store::with_bounds(0..SLOTS, 7, 0, bounds),
+            model: BTreeMap::new(),
+        }
+    }
+
+    fn put(&mut self, (space, bytes): Name, entry: Entry) {
+        let key = self.store.key(space, &bytes).unwrap();
+        let put = self
+            .store
+            .put(&key, entry.params, entry.expiry, entry.pinned, entry.state.as_state());
+        assert_eq!(self.store.find(&key), put.ok());
+        self.model.insert((space, bytes), entry);
+    }
+
+    fn update(&mut self, name: Name, entry: Entry) {
+        let key = self.store.key(name.0, &name.1).unwrap();
+        let place = self.store.find(&key);
+        assert_eq!(place.is_some(), self.model.contains_key(&name));
+        let (Some(place), OwnState::Numbers(numbers)) = (place, &entry.state) else {
+            return;
+        };
+        let old = &self.model[&name];
+        let inline = name.1.len() < 450;
+        let fits = matches!(&old.state, OwnState::Numbers(old) if old.len() == numbers.len());
+        let updated = self
+            .store
+            .update(place, entry.params, entry.expiry, entry.pinned, numbers);
+        assert!(!updated || fits);
+        assert!(updated || !fits || !inline);
+        if updated {
+            self.model.insert(name, entry);
+        }
+    }
+
+    fn remove(&mut self, name: Name) {
+        let key = self.store.key(name.0, &name.1).unwrap();
+        let removed = self.store.remove(&key);
+        assert_eq!(
+            removed.map(|removed| removed.params),
+            self.model.remove(&name).map(|entry| entry.params)
+        );
+    }
+
+    fn expired(&self, name: &Name, now: u64) -> bool {
+        let clock = self.store.slot(slot_of(&name.1)).unwrap().clock_us(now);
+        self.model[name].expiry.to_us().is_some_and(|at| at <= clock)
+    }
+
+    fn sweep(&mut self, now: u64, budget: usize) {
+        let mut dropped = Vec::new();
+        let progress = self.store.sweep(now, budget, &mut |view| dropped.push(own(view)));
+        assert_eq!(progress.dropped, dropped.len());
+        for (name, entry) in dropped {
+            assert!(self.expired(&name, now), "{name:?} was dropped too early");
+            assert_eq!(self.model.remove(&name), Some(entry));
+        }
+    }
+
+    pub(super) fn sweep_round(&mut self, now: u64) {
+        let to_end = |pair: &mut Pair| while !pair.store.sweep(now, 1000, &mut |_| ()).wrapped {};
+        let expired: Vec<Name> = self
+            .model
+            .keys()
+            .filter(|name| self.expired(name, now))
+            .cloned()
+            .collect();
+        to_end(self);
+        to_end(self);
+        for name in expired {
+            self.model.remove(&name);
+        }
+    }
+
+    fn flush(&mut self, keyspace: Option<Keyspace>) {
+        let (bytes, trash_bytes) = (self.store.bytes(), |trash: &Trash| trash.bytes());
+        let mut trash = self.store.flush(keyspace);
+        assert!(self.store.bytes() + trash_bytes(&trash) <= bytes);
+        let mut dropped = Vec::new();
+        while !trash.drop_some(10, &mut |params| dropped.push(params)) {}
+        assert_eq!(trash.bytes(), 0);
+        let gone = |name: &Name| keyspace.is_none_or(|keyspace| keyspace == name.0.into());
+        let mut expected: Vec<u32> = self
+            .model
+            .iter()
+            .filter(|(name, _)| gone(name))
+            .map(|(_, entry)| entry.params)
+            .collect();
+        self.model.retain(|name, _| !gone(name));
+        expected.sort_unstable();
+        dropped.sort_unstable();
+        assert_eq!(dropped, expected);
+    }
+
+    fn scan(&self, keyspace: Keyspace, want: usize) {
+        let mut seen = BTreeMap::new();
+        let mut cursor = Some(Cursor::START);
+        while let Some(at) = cursor {
+            let mut shown = 0;
+            cursor = self.store.scan(keyspace, at, want, &mut |view| {
+                shown += 1;
+                let (name, entry) = own(view);
+                assert!(seen.insert(name, entry).is_none(), "shown twice though nothing changed");
+            });
+            assert!(shown <= want);
+            assert!(cursor.is_none_or(|next| next > at));
+        }
+        let expected = self.model.iter().filter(|(name, _)| Keyspace::from(name.0) == keyspace);
+        assert!(seen.iter().eq(expected));
+    }
+
+    pub(super) fn run(&mut self, step: Step) {
+        match step {
+            Step::Put(name, entry) => self.put(name, entry),
+            Step::Update(name, entry) => self.update(name, entry),
+            Step::Remove(name) => self.remove(name),
+            Step::Sweep { now, budget } => self.sweep(now, budget),
+            Step::Offset { tag, us } => {
+                self.store
+                    .slot_mut(slot_of(TAGS[tag].as_bytes()))
+                    .unwrap()
+                    .clock_offset_us = us;
+            }
+            Step::Flush(keyspace) => self.flush(keyspace),
+            Step::Scan { keyspace, want } => self.scan(keyspace, want),
+            Step::Evict(random) => self.evict(random),
+        }
+    }
+
+    fn evict(&mut self, random: u64) {
+        let place = self.store.evict_sample(random, 5);
+        assert_eq!(place.is_none(), self.model.is_empty());
+        if let Some(place) = place {
+            let (name, entry) = own(self.store.view(place));
+            self.store.remove_at(place);
+            assert_eq!(self.model.remove(&name), Some(entry));
+        }
+    }
+
+    pub(super) fn check(&self) {
+        assert_eq!(self.store.bytes(), allocated(&self.store));
+        for keyspace in Keyspace::all() {
+            let expected = self.model.keys().filter(|name| Keyspace::from(name.0) == keyspace);
+            assert_eq!(self.store.len(keyspace), expected.count());
+            for random in 0..3 {
+                let picked = self.store.random(keyspace, random << 62 | random);
+                assert_eq!(picked.is_none(), self.store.is_empty(keyspace));
+                if let Some(view) = picked {
+                    let (name, entry) = own(view);
+                    assert_eq!(self.model.get(&name), Some(&entry));
+                }
+            }
+        }
+        for (name, entry) in &self.model {
+            let key = self.store.key(name.0, &name.1).unwrap();
+            let place = self.store.find(&key).expect("a key that was put");
+            assert_eq!(&own(self.store.view(place)), &(name.clone(), entry.clone()));
+        }
+    }
+}
+
+fn own(view: EntryView) -> (Name, Entry) {
+    let bucket = view.bucket;
+    assert_eq!(view.slot, slot_of(bucket.key));
+    let entry = Entry {
+        params: bucket.params,
+        expiry: bucket.expiry,
+        pinned: bucket.pinned,
+        state: OwnState::of(bucket.state),
+    };
+    ((view.space, bucket.key.to_vec()), entry)
+}

@@ -1,0 +1,78 @@
+//! What is done to one key.
+
+use super::{TINY, put_numbered};
+use crate::*;
+
+#[test]
+fn refuses_what_it_cannot_hold() {
+    let mut store = Store::new(100..200, 6, 0);
+    let long = vec![b'a'; MAX_KEY_BYTES + 1];
+    let here = (0..)
+        .map(|n| format!("k{n}"))
+        .find(|key| (100..200).contains(&slot_of(key.as_bytes())))
+        .unwrap();
+    let whole = Store::new(0..SLOTS, 6, 0);
+    assert_eq!(
+        whole.key(Space::Db(0), &long).unwrap_err(),
+        KeyError::TooLong {
+            bytes: MAX_KEY_BYTES + 1
+        }
+    );
+    assert_eq!(
+        store.key(Space::Db(0), b"foo").unwrap_err(),
+        KeyError::SlotNotHeld { slot: 12182 }
+    );
+    assert_eq!(
+        store.key(Space::Db(16), here.as_bytes()).unwrap_err(),
+        KeyError::NoSuchDatabase { number: 16 }
+    );
+    assert_eq!(Numbers::new(&[0.0; 5]), Err(StateError::TooManyNumbers { numbers: 5 }));
+    let key = store.key(Space::Db(0), here.as_bytes()).unwrap();
+    let blob = vec![0; MAX_BLOB_BYTES + 1];
+    let refused = store.put(&key, 1, Expiry::NEVER, false, State::Blob(&blob));
+    assert_eq!(
+        refused,
+        Err(StateError::BlobTooLong {
+            bytes: MAX_BLOB_BYTES + 1
+        })
+    );
+    assert_eq!((store.find(&key), store.slot(key.slot()).unwrap().changes), (None, 0));
+    assert_eq!(store.slot(99), None);
+    assert_eq!(store.slot_len(Keyspace::Db(0), 99), 0);
+}
+
+#[test]
+fn marks_follow_the_slot_s_changes() {
+    let mut store = Store::new(0..SLOTS, 8, 0);
+    put_numbered(&mut store, b"{t}1", Expiry::NEVER, 1);
+    put_numbered(&mut store, b"{t}2", Expiry::NEVER, 2);
+    let mark = |store: &Store, bytes: &[u8]| {
+        let key = store.key(Space::Db(0), bytes).unwrap();
+        store.bucket(store.find(&key).unwrap()).mark
+    };
+    assert_eq!((mark(&store, b"{t}1"), mark(&store, b"{t}2")), (1, 2));
+    let key = store.key(Space::Db(0), b"{t}1").unwrap();
+    let place = store.find(&key).unwrap();
+    assert!(store.update(place, 1, Expiry::NEVER, true, &[3.0, 4.0]));
+    assert_eq!(mark(&store, b"{t}1"), 3);
+    assert!(!store.update(place, 1, Expiry::NEVER, true, &[3.0]));
+    assert_eq!(store.slot(slot_of(b"t")).unwrap().changes, 3);
+    store.remove_at(place);
+    assert_eq!(store.slot(slot_of(b"t")).unwrap().changes, 4);
+}
+
+#[test]
+fn warming_changes_nothing() {
+    let mut store = Store::with_bounds(0..SLOTS, 11, 0, TINY);
+    for number in 0..500u32 {
+        put_numbered(&mut store, format!("{{t}}{number}").as_bytes(), Expiry::NEVER, number);
+    }
+    let names: Vec<String> = (0..1000).map(|number| format!("{{t}}{number}")).collect();
+    let keys: Vec<Key> = names
+        .iter()
+        .map(|name| store.key(Space::Db(0), name.as_bytes()).unwrap())
+        .collect();
+    store.warm(&keys);
+    store.warm(&[]);
+    assert_eq!(keys.iter().filter(|key| store.find(key).is_some()).count(), 500);
+}
