@@ -18,7 +18,7 @@ run: ## Build and start a node on the default ports, and say how to try it
 	  test -s $(READY_FILE) && printf '%s\n' '' 'Try it:' \
 	    '  redis-cli RL.CHECK user:42 LIMIT 5 PER 1m' \
 	    '  redis-cli CL.THROTTLE user:43 4 5 60' \
-	    "  curl -s localhost:8379/v1/check -d '{\"key\":\"user:42\",\"limit\":5,\"per\":\"1m\"}'" '') & \
+	    '  curl -s localhost:8379/v1/check -H content-type:application/json -d'" '{\"key\":\"user:42\",\"limit\":5,\"per\":\"1m\"}'" '') & \
 	  exec target/release/tollgate serve --ready-file $(READY_FILE) $(ARGS)
 
 test: ## Run every test; make test T=word for those whose name contains the word

@@ -24,21 +24,8 @@ const OUTSIDE: &[&str] = &["tollgate-loadgen", "tollgate-suite"];
 const RESERVED: &[(&[&str], &[&str])] = &[
     (&["mlua", "mlua-sys"], &["tollgate-script"]),
     (
-        &[
-            "tokio",
-            "tokio-util",
-            "hyper",
-            "hyper-util",
-            "axum",
-            "mio",
-            "socket2",
-        ],
-        &[
-            "tollgate-node",
-            "tollgate",
-            "tollgate-loadgen",
-            "tollgate-suite",
-        ],
+        &["tokio", "tokio-util", "hyper", "hyper-util", "axum", "mio", "socket2"],
+        &["tollgate-node", "tollgate", "tollgate-loadgen", "tollgate-suite"],
     ),
 ];
 
@@ -49,13 +36,8 @@ fn violations(metadata: &Value) -> Vec<String> {
         .expect("cargo metadata has packages")
         .iter()
         .map(|package| {
-            let names = package["dependencies"]
-                .as_array()
-                .expect("a package has dependencies");
-            let names = names
-                .iter()
-                .map(|dependency| text(dependency, "name"))
-                .collect();
+            let names = package["dependencies"].as_array().expect("a package has dependencies");
+            let names = names.iter().map(|dependency| text(dependency, "name")).collect();
             (text(package, "name"), names)
         })
         .collect();
@@ -67,22 +49,15 @@ fn violations(metadata: &Value) -> Vec<String> {
         }
         for need in needs {
             match (rank(name), rank(need)) {
-                (Some(own), Some(other)) if own <= other => {
-                    found.push(format!("{name} depends on {need}, below it"))
-                }
+                (Some(own), Some(other)) if own <= other => found.push(format!("{name} depends on {need}, below it")),
                 (Some(_), None) if OUTSIDE.contains(need) => {
-                    found.push(format!(
-                        "{name} depends on {need}, which is for tests and benches"
-                    ));
+                    found.push(format!("{name} depends on {need}, which is for tests and benches"));
                 }
                 _ => {}
             }
             for (reserved, users) in RESERVED {
                 if reserved.contains(need) && !users.contains(name) {
-                    found.push(format!(
-                        "{name} depends on {need}, reserved for {}",
-                        users.join(", ")
-                    ));
+                    found.push(format!("{name} depends on {need}, reserved for {}", users.join(", ")));
                 }
             }
         }
@@ -91,9 +66,7 @@ fn violations(metadata: &Value) -> Vec<String> {
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field]
-        .as_str()
-        .unwrap_or_else(|| panic!("no {field} in {value}"))
+    value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}"))
 }
 
 fn workspace_metadata() -> Value {
@@ -102,11 +75,7 @@ fn workspace_metadata() -> Value {
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo can be run");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
 }
 
@@ -144,10 +113,7 @@ fn metadata_of(members: &[(&str, &[&str])]) -> Value {
     let packages: Vec<Value> = members
         .iter()
         .map(|(name, needs)| {
-            let needs: Vec<Value> = needs
-                .iter()
-                .map(|need| json!({"name": need, "kind": "dev"}))
-                .collect();
+            let needs: Vec<Value> = needs.iter().map(|need| json!({"name": need, "kind": "dev"})).collect();
             json!({"name": name, "dependencies": needs})
         })
         .collect();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_commands::{CheckQueue, CommandTable, Env, Flow, Shard, ShardConfig, Step, WhenFull};
 use tollgate_limiter::RuleSet;
-use tollgate_protocol::{Proto, Scanner, Progress, ScanLimits, encode_request};
+use tollgate_protocol::{Progress, Proto, ScanLimits, Scanner, encode_request};
 use tollgate_suite::{Client, Node};
 
 /// Conversations of the recording that are replayed over a socket, in real time.
@@ -46,7 +46,9 @@ impl Conversation {
 
 fn conversations() -> Vec<Conversation> {
     let text = include_str!("data/redis-cell.jsonl");
-    text.lines().map(|line| serde_json::from_str(line).expect("a conversation")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a conversation"))
+        .collect()
 }
 
 /// Compares two replies: verdict, limit and remaining exactly, the two times to a second, -1 only with -1.
@@ -81,7 +83,12 @@ fn run(shard: &mut Shard, args: &[&str], now_us: u64) -> Vec<u8> {
     let request = scanner.request(&request);
     let table = CommandTable::default();
     let (spec, _) = table.resolve(request).expect("a command");
-    let env = Env { db: 0, proto: Proto::Resp2, now_us, wall_offset_us: 0 };
+    let env = Env {
+        db: 0,
+        proto: Proto::Resp2,
+        now_us,
+        wall_offset_us: 0,
+    };
     let (mut queue, mut out) = (CheckQueue::default(), Vec::new());
     assert_eq!(shard.run(&env, &mut queue, spec, request, &mut out), Step::Done);
     assert_eq!(shard.flush(&env, &mut queue, &mut out), Flow::Done);
@@ -90,7 +97,10 @@ fn run(shard: &mut Shard, args: &[&str], now_us: u64) -> Vec<u8> {
 
 fn integers(reply: &[u8]) -> Vec<i64> {
     let text = std::str::from_utf8(reply).expect("text");
-    text.lines().filter_map(|line| line.strip_prefix(':')).map(|n| n.parse().expect("an integer")).collect()
+    text.lines()
+        .filter_map(|line| line.strip_prefix(':'))
+        .map(|n| n.parse().expect("an integer"))
+        .collect()
 }
 
 #[test]
@@ -106,19 +116,34 @@ fn replays_the_recorded_conversations() {
             let recorded = step.reply.as_deref().unwrap_or_default();
             compared += 1;
             if !agrees(&integers(&reply), recorded) {
-                different.push(format!("{key} at {} ms {:?}: {:?}, recorded {recorded:?}", step.at_ms, step.args, integers(&reply)));
+                different.push(format!(
+                    "{key} at {} ms {:?}: {:?}, recorded {recorded:?}",
+                    step.at_ms,
+                    step.args,
+                    integers(&reply)
+                ));
             }
         }
     }
     println!("{compared} steps compared");
     assert!(compared > 1_000, "the recording is mostly sane");
-    assert!(different.is_empty(), "{} of {compared} differ:\n{}", different.len(), different.join("\n"));
+    assert!(
+        different.is_empty(),
+        "{} of {compared} differ:\n{}",
+        different.len(),
+        different.join("\n")
+    );
 }
 
 #[test]
 fn replays_twenty_over_a_socket() {
-    let short = |c: &Conversation| c.sane().last().is_some_and(|step| step.at_ms <= LIVE_MS_MAX) && c.sane().count() >= 5;
-    let conversations: Vec<_> = conversations().into_iter().filter(short).take(LIVE_CONVERSATIONS).collect();
+    let short =
+        |c: &Conversation| c.sane().last().is_some_and(|step| step.at_ms <= LIVE_MS_MAX) && c.sane().count() >= 5;
+    let conversations: Vec<_> = conversations()
+        .into_iter()
+        .filter(short)
+        .take(LIVE_CONVERSATIONS)
+        .collect();
     assert_eq!(conversations.len(), LIVE_CONVERSATIONS);
     let node = Node::start(&["--workers", "2"]);
     // All at once, each on a connection of its own, or it would take too long.
@@ -148,6 +173,11 @@ fn replay_live(node: &Node, conversation: &Conversation) {
         let recorded = step.reply.as_deref().unwrap_or_default();
         // A loaded machine answers late: the bucket has refilled a little more by then than in the recording.
         let verdict_and_limit = ours[..2] == recorded[..2];
-        assert!(verdict_and_limit || ours[2] > recorded[2], "{} {:?}: {ours:?}, recorded {recorded:?}", conversation.key, step.args);
+        assert!(
+            verdict_and_limit || ours[2] > recorded[2],
+            "{} {:?}: {ours:?}, recorded {recorded:?}",
+            conversation.key,
+            step.args
+        );
     }
 }

@@ -12,21 +12,10 @@ fn talks_to_redis_server_in_both_protocols() {
     let server = RedisServer::start(&[]);
     let mut client = server.client();
     assert_eq!(client.line("PING"), Value::Simple("PONG".into()));
-    assert_eq!(
-        client.command(&["SET", "a key", "\r\n"]),
-        Value::Simple("OK".into())
-    );
-    assert_eq!(
-        client.command(&["GET", "a key"]),
-        Value::Bulk(b"\r\n".to_vec())
-    );
+    assert_eq!(client.command(&["SET", "a key", "\r\n"]), Value::Simple("OK".into()));
+    assert_eq!(client.command(&["GET", "a key"]), Value::Bulk(b"\r\n".to_vec()));
     assert_eq!(client.line("GET none"), Value::NullBulk);
-    assert!(
-        client
-            .line("NO-SUCH")
-            .error()
-            .starts_with("ERR unknown command")
-    );
+    assert!(client.line("NO-SUCH").error().starts_with("ERR unknown command"));
     assert_eq!(client.hello3().field("proto").int(), 3);
     assert_eq!(client.line("GET none"), Value::Null);
 }
@@ -38,9 +27,7 @@ fn pipelines_more_than_the_socket_buffers_hold() {
     }
     let server = RedisServer::start(&[]);
     let big = "x".repeat(64 * 1024);
-    let commands: Vec<_> = (0..300)
-        .map(|n| vec!["ECHO".to_owned(), format!("{n}{big}")])
-        .collect();
+    let commands: Vec<_> = (0..300).map(|n| vec!["ECHO".to_owned(), format!("{n}{big}")]).collect();
     let replies = server.client().pipeline(&commands);
     for (command, reply) in commands.iter().zip(&replies) {
         assert_eq!(reply.text(), command[1]);

@@ -29,8 +29,7 @@ impl HttpReply {
     /// # Panics
     /// If it is none.
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.body)
-            .unwrap_or_else(|error| panic!("no JSON ({error}): {}", self.body))
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("no JSON ({error}): {}", self.body))
     }
 }
 
@@ -39,13 +38,9 @@ impl HttpReply {
 /// # Panics
 /// If the server cannot be reached, is silent for ten seconds, or answers something that is not HTTP.
 pub fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> HttpReply {
-    let mut stream = TcpStream::connect(address)
-        .unwrap_or_else(|error| panic!("cannot reach {address}: {error}"));
-    stream
-        .set_read_timeout(Some(IO_LIMIT))
-        .expect("the limit is not zero");
-    let mut request =
-        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let mut stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot reach {address}: {error}"));
+    stream.set_read_timeout(Some(IO_LIMIT)).expect("the limit is not zero");
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     if !body.is_empty() {
         request.push_str(&format!(
             "Content-Type: application/json\r\nContent-Length: {}\r\n",
@@ -54,9 +49,7 @@ pub fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> HttpRe
     }
     request.push_str("\r\n");
     request.push_str(body);
-    stream
-        .write_all(request.as_bytes())
-        .expect("the request can be sent");
+    stream.write_all(request.as_bytes()).expect("the request can be sent");
     let mut reply = Vec::new();
     stream
         .read_to_end(&mut reply)
@@ -68,13 +61,7 @@ fn parse(reply: &[u8]) -> Option<HttpReply> {
     let head_len = reply.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&reply[..head_len]).ok()?;
     let mut lines = head.split("\r\n");
-    let status = lines
-        .next()?
-        .strip_prefix("HTTP/1.")?
-        .split(' ')
-        .nth(1)?
-        .parse()
-        .ok()?;
+    let status = lines.next()?.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
     let headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
@@ -83,11 +70,7 @@ fn parse(reply: &[u8]) -> Option<HttpReply> {
         .iter()
         .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
     let rest = &reply[head_len + 4..];
-    let body = if chunked {
-        join_chunks(rest)?
-    } else {
-        rest.to_vec()
-    };
+    let body = if chunked { join_chunks(rest)? } else { rest.to_vec() };
     Some(HttpReply {
         status,
         headers,
@@ -99,8 +82,7 @@ fn join_chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let line_len = rest.windows(2).position(|window| window == b"\r\n")?;
-        let size =
-            usize::from_str_radix(std::str::from_utf8(&rest[..line_len]).ok()?.trim(), 16).ok()?;
+        let size = usize::from_str_radix(std::str::from_utf8(&rest[..line_len]).ok()?.trim(), 16).ok()?;
         rest = &rest[line_len + 2..];
         if size == 0 {
             return Some(body);
@@ -116,8 +98,7 @@ mod tests {
 
     #[test]
     fn reads_a_reply_with_a_length() {
-        let reply =
-            parse(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nX-A: b\r\n\r\nhi").unwrap();
+        let reply = parse(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nX-A: b\r\n\r\nhi").unwrap();
         assert_eq!(
             (reply.status, reply.body.as_str(), reply.header("x-a")),
             (404, "hi", Some("b"))

@@ -99,14 +99,7 @@ impl Node {
         let mut command = Command::new(tollgate_path());
         let [listen, admin] = ports.map(|port| format!("127.0.0.1:{port}"));
         command
-            .args([
-                "serve",
-                "--listen",
-                &listen,
-                "--admin",
-                &admin,
-                "--ready-file",
-            ])
+            .args(["serve", "--listen", &listen, "--admin", &admin, "--ready-file"])
             .arg(&ready_file)
             .args(&args);
         let mut process = Process::start(command, &dir.path().join("log"));
@@ -134,12 +127,7 @@ impl Node {
         }
     }
 
-    fn from_ready(
-        process: Process,
-        dir: ScratchDir,
-        args: Vec<String>,
-        ready: &serde_json::Value,
-    ) -> Self {
+    fn from_ready(process: Process, dir: ScratchDir, args: Vec<String>, ready: &serde_json::Value) -> Self {
         let text = |field: &str| ready[field].as_str();
         let address = |field: &str| -> Option<SocketAddr> {
             text(field).map(|at| {
@@ -153,9 +141,7 @@ impl Node {
             "the ready file's pid in {ready}"
         );
         Self {
-            name: text("name")
-                .unwrap_or_else(|| panic!("no name in {ready}"))
-                .to_owned(),
+            name: text("name").unwrap_or_else(|| panic!("no name in {ready}")).to_owned(),
             listen: address("listen").unwrap_or_else(|| panic!("no listen in {ready}")),
             redirect_listen: address("redirect_listen"),
             admin: address("admin").unwrap_or_else(|| panic!("no admin in {ready}")),

@@ -29,9 +29,7 @@ impl Process {
             .stdout(out)
             .stderr(err)
             .spawn()
-            .unwrap_or_else(|error| {
-                panic!("cannot start {}: {error}", command.get_program().display())
-            });
+            .unwrap_or_else(|error| panic!("cannot start {}: {error}", command.get_program().display()));
         Self {
             child,
             log: log.to_path_buf(),

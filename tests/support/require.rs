@@ -17,11 +17,7 @@ pub fn find_tool(name: &str) -> Option<PathBuf> {
 /// }
 /// ```
 pub fn skip_without(tools: &[&str]) -> bool {
-    let missing: Vec<&str> = tools
-        .iter()
-        .copied()
-        .filter(|tool| find_tool(tool).is_none())
-        .collect();
+    let missing: Vec<&str> = tools.iter().copied().filter(|tool| find_tool(tool).is_none()).collect();
     if missing.is_empty() {
         return false;
     }

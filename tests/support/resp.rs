@@ -69,8 +69,9 @@ impl Value {
     pub fn text(&self) -> &str {
         match self {
             Self::Simple(text) => text,
-            Self::Bulk(bytes) => std::str::from_utf8(bytes)
-                .unwrap_or_else(|_| panic!("not UTF-8: {}", bytes.escape_ascii())),
+            Self::Bulk(bytes) => {
+                std::str::from_utf8(bytes).unwrap_or_else(|_| panic!("not UTF-8: {}", bytes.escape_ascii()))
+            }
             other => panic!("no string: {other:?}"),
         }
     }
@@ -102,17 +103,10 @@ impl Value {
     /// # Panics
     /// If there is no such field.
     pub fn field(&self, field: &str) -> &Value {
-        let named =
-            |name: &Value| matches!(name, Self::Simple(_) | Self::Bulk(_)) && name.text() == field;
+        let named = |name: &Value| matches!(name, Self::Simple(_) | Self::Bulk(_)) && name.text() == field;
         let found = match self {
-            Self::Map(pairs) => pairs
-                .iter()
-                .find(|(name, _)| named(name))
-                .map(|(_, value)| value),
-            Self::Array(items) => items
-                .chunks_exact(2)
-                .find(|pair| named(&pair[0]))
-                .map(|pair| &pair[1]),
+            Self::Map(pairs) => pairs.iter().find(|(name, _)| named(name)).map(|(_, value)| value),
+            Self::Array(items) => items.chunks_exact(2).find(|pair| named(&pair[0])).map(|pair| &pair[1]),
             other => panic!("no map: {other:?}"),
         };
         found.unwrap_or_else(|| panic!("no field {field} in {self:?}"))
@@ -205,9 +199,8 @@ impl Reader<'_> {
         let Some((kind, line)) = rest[..end].split_first() else {
             return Err(DecodeError("an empty line".to_owned()));
         };
-        let line = String::from_utf8(line.to_vec()).map_err(|_| {
-            DecodeError(format!("a line that is not UTF-8: {}", line.escape_ascii()))
-        })?;
+        let line = String::from_utf8(line.to_vec())
+            .map_err(|_| DecodeError(format!("a line that is not UTF-8: {}", line.escape_ascii())))?;
         self.at += end + 2;
         Ok(Some((*kind, line)))
     }
@@ -218,9 +211,7 @@ impl Reader<'_> {
             return Ok(None);
         }
         if &rest[len..len + 2] != b"\r\n" {
-            return Err(DecodeError(format!(
-                "no line end after a string of {len} bytes"
-            )));
+            return Err(DecodeError(format!("no line end after a string of {len} bytes")));
         }
         self.at += len + 2;
         Ok(Some(rest[..len].to_vec()))
@@ -261,14 +252,11 @@ impl Client {
     /// # Panics
     /// If nothing listens.
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address)
-            .unwrap_or_else(|error| panic!("cannot reach {address}: {error}"));
+        let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot reach {address}: {error}"));
         stream
             .set_read_timeout(Some(REPLY_LIMIT))
             .expect("the limit is not zero");
-        stream
-            .set_nodelay(true)
-            .expect("a TCP socket has this option");
+        stream.set_nodelay(true).expect("a TCP socket has this option");
         Self {
             stream,
             received: Vec::new(),
@@ -291,9 +279,7 @@ impl Client {
     /// If the connection is closed, silent for ten seconds, or sends what is no RESP.
     pub fn receive(&mut self) -> Value {
         loop {
-            if let Some((value, len)) =
-                decode(&self.received).unwrap_or_else(|error| panic!("{error:?}"))
-            {
+            if let Some((value, len)) = decode(&self.received).unwrap_or_else(|error| panic!("{error:?}")) {
                 self.received.drain(..len);
                 return value;
             }
@@ -318,18 +304,11 @@ impl Client {
 
     /// Sends all `commands` in one write, then waits for a reply to each.
     pub fn pipeline<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> Vec<Value> {
-        let request: Vec<u8> = commands
-            .iter()
-            .flat_map(|args| encode_command(args))
-            .collect();
+        let request: Vec<u8> = commands.iter().flat_map(|args| encode_command(args)).collect();
         // Sent by a second thread, so that a server that answers before it has read all is not blocked by us.
         let mut writer = self.stream.try_clone().expect("a socket can be shared");
         std::thread::scope(|scope| {
-            scope.spawn(move || {
-                writer
-                    .write_all(&request)
-                    .expect("the pipeline can be sent")
-            });
+            scope.spawn(move || writer.write_all(&request).expect("the pipeline can be sent"));
             commands.iter().map(|_| self.receive()).collect()
         })
     }
@@ -350,11 +329,7 @@ impl Client {
     /// If the connection is closed or silent for ten seconds before.
     pub fn receive_raw(&mut self, len: usize) -> Vec<u8> {
         while self.received.len() < len {
-            assert!(
-                self.fill() > 0,
-                "closed after {} bytes of {len}",
-                self.received.len()
-            );
+            assert!(self.fill() > 0, "closed after {} bytes of {len}", self.received.len());
         }
         self.received.drain(..len).collect()
     }
@@ -373,9 +348,7 @@ impl Client {
         if !self.received.is_empty() {
             return false;
         }
-        self.stream
-            .set_read_timeout(Some(wait))
-            .expect("the wait is not zero");
+        self.stream.set_read_timeout(Some(wait)).expect("the wait is not zero");
         let mut byte = [0];
         let silent = match self.stream.peek(&mut byte) {
             Ok(_) => false,
@@ -400,10 +373,7 @@ impl Client {
         let len = match self.stream.read(&mut chunk) {
             Ok(len) => len,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
-            Err(error) => panic!(
-                "no reply: {error}; so far it sent {}",
-                self.received.escape_ascii()
-            ),
+            Err(error) => panic!("no reply: {error}; so far it sent {}", self.received.escape_ascii()),
         };
         self.received.extend_from_slice(&chunk[..len]);
         len
@@ -421,10 +391,7 @@ mod tests {
             (b"-ERR no\r\n", Value::Error("ERR no".into())),
             (b":-7\r\n", Value::Int(-7)),
             (b"$0\r\n\r\n", Value::Bulk(vec![])),
-            (
-                b"$4\r\n\r\n\x00\xff\r\n",
-                Value::Bulk(b"\r\n\x00\xff".to_vec()),
-            ),
+            (b"$4\r\n\r\n\x00\xff\r\n", Value::Bulk(b"\r\n\x00\xff".to_vec())),
             (b"$-1\r\n", Value::NullBulk),
             (b"*-1\r\n", Value::NullArray),
             (b"_\r\n", Value::Null),
@@ -450,12 +417,7 @@ mod tests {
                 bytes.escape_ascii()
             );
             for cut in 0..bytes.len() {
-                assert_eq!(
-                    decode(&bytes[..cut]),
-                    Ok(None),
-                    "{} cut at {cut}",
-                    bytes.escape_ascii()
-                );
+                assert_eq!(decode(&bytes[..cut]), Ok(None), "{} cut at {cut}", bytes.escape_ascii());
             }
         }
     }

@@ -12,12 +12,10 @@ impl ScratchDir {
     pub fn new(label: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("tollgate-{label}-{}-{serial}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("tollgate-{label}-{}-{serial}", std::process::id()));
         // Left by an earlier process of the same id that was killed.
         let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path)
-            .unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+        std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
         Self { path }
     }
 
@@ -29,8 +27,7 @@ impl ScratchDir {
     /// Writes a file in it and returns its path.
     pub fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.path.join(name);
-        std::fs::write(&path, content)
-            .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        std::fs::write(&path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
         path
     }
 }
