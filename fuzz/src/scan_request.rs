@@ -35,16 +35,8 @@ pub fn run(data: &[u8]) {
             };
             let whole = scan(scanner(), data, data.len().max(1), false);
             for step in [1, 2, 3, 7, 64] {
-                assert_eq!(
-                    whole,
-                    scan(scanner(), data, step, false),
-                    "in steps of {step}"
-                );
-                assert_eq!(
-                    whole,
-                    scan(scanner(), data, step, true),
-                    "called when needed"
-                );
+                assert_eq!(whole, scan(scanner(), data, step, false), "in steps of {step}");
+                assert_eq!(whole, scan(scanner(), data, step, true), "called when needed");
             }
         }
     }
@@ -83,9 +75,7 @@ pub fn scan(mut scanner: Scanner, data: &[u8], step: usize, patient: bool) -> Ou
                     let request = scanner.request(buf);
                     assert!(!request.is_empty());
                     assert_eq!(request.len(), scanner.args().len());
-                    outcome
-                        .requests
-                        .push(request.iter().map(<[u8]>::to_vec).collect());
+                    outcome.requests.push(request.iter().map(<[u8]>::to_vec).collect());
                     outcome.consumed += consumed;
                     need = 0;
                 }
@@ -114,10 +104,7 @@ fn agrees_with_redis_protocol(data: &[u8]) {
             let args: Vec<Vec<u8>> = request.iter().map(<[u8]>::to_vec).collect();
             let mut canonical = Vec::new();
             encode_request(&args, &mut canonical);
-            assert_eq!(
-                decode_command(&canonical),
-                Some((args.clone(), canonical.len()))
-            );
+            assert_eq!(decode_command(&canonical), Some((args.clone(), canonical.len())));
             Some((args, consumed))
         }
         _ => None,

@@ -25,9 +25,7 @@ pub fn run(data: &[u8]) {
 
         let mut wire = BytesMut::from(&out[..]);
         for (reply, end) in meant.iter().zip(ends) {
-            let decoded = decode_reply(&mut wire, proto)
-                .expect("well-formed")
-                .expect("whole");
+            let decoded = decode_reply(&mut wire, proto).expect("well-formed").expect("whole");
             // As text, so that NaN equals itself.
             assert_eq!(format!("{decoded:?}"), format!("{reply:?}"));
             assert_eq!(wire.len(), out.len() - end);
@@ -160,17 +158,11 @@ fn write_any(source: &mut Source<'_>, writer: &mut ReplyWriter<'_>, depth: usize
     }
 }
 
-fn write_aggregate(
-    kind: usize,
-    source: &mut Source<'_>,
-    writer: &mut ReplyWriter<'_>,
-    depth: usize,
-) -> Reply {
+fn write_aggregate(kind: usize, source: &mut Source<'_>, writer: &mut ReplyWriter<'_>, depth: usize) -> Reply {
     let resp3 = writer.proto() == Proto::Resp3;
     let len = source.below(ELEMENTS_MAX);
-    let mut elements = |writer: &mut ReplyWriter<'_>| -> Vec<Reply> {
-        (0..len).map(|_| write_any(source, writer, depth)).collect()
-    };
+    let mut elements =
+        |writer: &mut ReplyWriter<'_>| -> Vec<Reply> { (0..len).map(|_| write_any(source, writer, depth)).collect() };
     match kind {
         12 => {
             writer.array(len);
@@ -188,9 +180,7 @@ fn write_aggregate(
         14 => {
             // Numbers differ, as a set's members do.
             writer.set(len);
-            let members = (0..len)
-                .map(|member| write_bulk(&[member as u8], writer))
-                .collect();
+            let members = (0..len).map(|member| write_bulk(&[member as u8], writer)).collect();
             if resp3 {
                 Reply::Set(members)
             } else {
@@ -208,12 +198,7 @@ fn write_aggregate(
             if resp3 {
                 Reply::Map(pairs)
             } else {
-                Reply::Array(
-                    pairs
-                        .into_iter()
-                        .flat_map(|(key, value)| [key, value])
-                        .collect(),
-                )
+                Reply::Array(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())
             }
         }
     }

@@ -15,14 +15,7 @@ const PIPELINE: usize = 32;
 fn main() {
     let mut one = Vec::new();
     encode_request(
-        &[
-            "RL.CHECK",
-            "key:12345678901234",
-            "LIMIT",
-            "100",
-            "PER",
-            "1m",
-        ],
+        &["RL.CHECK", "key:12345678901234", "LIMIT", "100", "PER", "1m"],
         &mut one,
     );
     let pipeline = one.repeat(PIPELINE);
@@ -65,17 +58,9 @@ fn main() {
         bytes.clear();
         for _ in 0..PIPELINE {
             let [a, b, c, d, e] = black_box(reply).map(BorrowedFrame::Integer);
-            let frames = [
-                a,
-                b,
-                c,
-                d,
-                e,
-                BorrowedFrame::BulkString(black_box(b"owner")),
-            ];
+            let frames = [a, b, c, d, e, BorrowedFrame::BulkString(black_box(b"owner"))];
             let frame = BorrowedFrame::Array(&frames);
-            redis_protocol::resp2::encode::extend_encode_borrowed(&mut bytes, &frame, false)
-                .expect("room");
+            redis_protocol::resp2::encode::extend_encode_borrowed(&mut bytes, &frame, false).expect("room");
         }
         black_box(&bytes);
     });
@@ -96,9 +81,5 @@ fn measure(name: &str, mut run: impl FnMut()) {
         })
         .collect();
     nanos.sort_by(f64::total_cmp);
-    println!(
-        "{name:<42} {:6.1} ns (best {:.1})",
-        nanos[ROUNDS / 2],
-        nanos[0]
-    );
+    println!("{name:<42} {:6.1} ns (best {:.1})", nanos[ROUNDS / 2], nanos[0]);
 }

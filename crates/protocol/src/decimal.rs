@@ -20,11 +20,7 @@ pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
         // Built up below zero, where i64 has room for its minimum.
         value = value.checked_mul(10)?.checked_sub(digit)?;
     }
-    if negative {
-        Some(value)
-    } else {
-        value.checked_neg()
-    }
+    if negative { Some(value) } else { value.checked_neg() }
 }
 
 /// The two digits of every number below 100.

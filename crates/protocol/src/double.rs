@@ -55,11 +55,7 @@ pub(crate) fn format_double(value: f64) -> DoubleText {
     } else if value.is_infinite() {
         text.push(if value > 0.0 { b"inf" } else { b"-inf" });
     } else if value == 0.0 {
-        text.push(if value.is_sign_negative() {
-            b"-0"
-        } else {
-            b"0"
-        });
+        text.push(if value.is_sign_negative() { b"-0" } else { b"0" });
     } else if value.abs() <= WHOLE_MAX && value.trunc() == value {
         text.push_display(value as i64);
     } else {
@@ -126,11 +122,7 @@ fn split_scientific(text: &[u8]) -> ([u8; 17], usize, i32) {
             }
         }
     }
-    let exponent = if exponent_negative {
-        -exponent
-    } else {
-        exponent
-    };
+    let exponent = if exponent_negative { -exponent } else { exponent };
     (digits, digit_count, exponent)
 }
 
@@ -164,6 +156,11 @@ mod tests {
             (1e15, "1000000000000000"),
             (4_611_686_018_427_387_904.0, "4611686018427387904"),
             (1e19, "1e+19"),
+            (1.234_567_890_123e19, "12345678901230000000"),
+            (1.234_567_890_12e19, "1.23456789012e+19"),
+            (1_234.567_890_12, "1234.56789012"),
+            (12_345.678_901_2, "1.23456789012e+4"),
+            (12_345.678_901, "12345.678901"),
             (1.2345e30, "1.2345e+30"),
             (1e100, "1e+100"),
             (1.797_693_134_862_315_7e308, "1.7976931348623157e+308"),

@@ -50,11 +50,7 @@ fn push_arg(args: &mut Vec<ArgRange>, max_args: usize, arg: ArgRange) -> Result<
     Ok(())
 }
 
-fn split_plain(
-    line: &[u8],
-    max_args: usize,
-    args: &mut Vec<ArgRange>,
-) -> Result<(), ProtocolError> {
+fn split_plain(line: &[u8], max_args: usize, args: &mut Vec<ArgRange>) -> Result<(), ProtocolError> {
     let mut at = 0;
     loop {
         while at < line.len() && is_space(line[at]) {
@@ -105,16 +101,11 @@ fn take_word<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u8], 
     Ok(rest)
 }
 
-fn take_double_quoted<'a>(
-    mut rest: &'a [u8],
-    scratch: &mut Vec<u8>,
-) -> Result<&'a [u8], ProtocolError> {
+fn take_double_quoted<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {
         let (byte, tail) = match rest {
             [b'"', tail @ ..] => return after_closing_quote(tail),
-            [b'\\', b'x', high, low, tail @ ..]
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
+            [b'\\', b'x', high, low, tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 (hex_value(*high) << 4 | hex_value(*low), tail)
             }
             [b'\\', escaped, tail @ ..] => (unescape(*escaped), tail),
@@ -126,10 +117,7 @@ fn take_double_quoted<'a>(
     }
 }
 
-fn take_single_quoted<'a>(
-    mut rest: &'a [u8],
-    scratch: &mut Vec<u8>,
-) -> Result<&'a [u8], ProtocolError> {
+fn take_single_quoted<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {
         let (byte, tail) = match rest {
             [b'\'', tail @ ..] => return after_closing_quote(tail),

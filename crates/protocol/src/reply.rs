@@ -85,12 +85,7 @@ fn from_resp2(bytes: &Bytes, frame: Resp2Frame) -> Reply {
         Resp2Frame::Error((start, end)) => Reply::Error(bytes.slice(start..end)),
         Resp2Frame::Integer(value) => Reply::Int(value),
         Resp2Frame::BulkString((start, end)) => Reply::Bulk(bytes.slice(start..end)),
-        Resp2Frame::Array(frames) => Reply::Array(
-            frames
-                .into_iter()
-                .map(|frame| from_resp2(bytes, frame))
-                .collect(),
-        ),
+        Resp2Frame::Array(frames) => Reply::Array(frames.into_iter().map(|frame| from_resp2(bytes, frame)).collect()),
         Resp2Frame::Null => Reply::Null,
     }
 }
@@ -98,16 +93,11 @@ fn from_resp2(bytes: &Bytes, frame: Resp2Frame) -> Reply {
 fn from_resp3(bytes: &Bytes, frame: Resp3Frame) -> Result<Reply, DecodeError> {
     let view = |(start, end): (usize, usize)| bytes.slice(start..end);
     let all = |frames: Vec<Resp3Frame>| -> Result<Vec<Reply>, DecodeError> {
-        frames
-            .into_iter()
-            .map(|frame| from_resp3(bytes, frame))
-            .collect()
+        frames.into_iter().map(|frame| from_resp3(bytes, frame)).collect()
     };
     Ok(match frame {
         Resp3Frame::SimpleString { data, .. } => Reply::Simple(view(data)),
-        Resp3Frame::SimpleError { data, .. } | Resp3Frame::BlobError { data, .. } => {
-            Reply::Error(view(data))
-        }
+        Resp3Frame::SimpleError { data, .. } | Resp3Frame::BlobError { data, .. } => Reply::Error(view(data)),
         Resp3Frame::Number { data, .. } => Reply::Int(data),
         Resp3Frame::BlobString { data, .. } => Reply::Bulk(view(data)),
         Resp3Frame::Null => Reply::Null,

@@ -87,9 +87,7 @@ impl Scanner {
     /// [`set_authenticated`](Self::set_authenticated).
     #[must_use]
     pub fn new(limits: ScanLimits) -> Self {
-        let max_request_bytes = limits
-            .max_request_bytes
-            .min(ScanLimits::REQUEST_BYTES_CEILING);
+        let max_request_bytes = limits.max_request_bytes.min(ScanLimits::REQUEST_BYTES_CEILING);
         Self {
             limits: ScanLimits {
                 max_request_bytes,
@@ -138,9 +136,7 @@ impl Scanner {
             Phase::Failed(error) => Err(error),
         };
         match progress {
-            Ok(Progress::Incomplete { need_at_least })
-                if need_at_least > self.limits.max_request_bytes =>
-            {
+            Ok(Progress::Incomplete { need_at_least }) if need_at_least > self.limits.max_request_bytes => {
                 self.fail(ProtocolError::TooBigRequest)
             }
             Ok(progress) => Ok(progress),
@@ -252,9 +248,7 @@ impl Scanner {
         if let Phase::BulkData { len } = self.phase {
             let end = self.pos + len;
             if buf.len() < end + 2 {
-                return Ok(Progress::Incomplete {
-                    need_at_least: end + 2,
-                });
+                return Ok(Progress::Incomplete { need_at_least: end + 2 });
             }
             self.args.push(ArgRange::new(self.pos, end));
             return self.scan_args(buf, end + 2, self.remaining - 1);
@@ -264,32 +258,15 @@ impl Scanner {
 
     /// Scans `remaining` arguments from `pos` on.
     #[inline]
-    fn scan_args(
-        &mut self,
-        buf: &[u8],
-        mut pos: usize,
-        mut remaining: usize,
-    ) -> Result<Progress, ProtocolError> {
+    fn scan_args(&mut self, buf: &[u8], mut pos: usize, mut remaining: usize) -> Result<Progress, ProtocolError> {
         while remaining > 0 {
             let (len, header_bytes) = match buf.get(pos..) {
                 Some([b'$', a @ b'0'..=b'9', b'\r', _, ..]) => (usize::from(a - b'0'), 4),
                 Some([b'$', a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', _, ..]) => {
                     (usize::from(a - b'0') * 10 + usize::from(b - b'0'), 5)
                 }
-                Some(
-                    [
-                        b'$',
-                        a @ b'1'..=b'9',
-                        b @ b'0'..=b'9',
-                        c @ b'0'..=b'9',
-                        b'\r',
-                        _,
-                        ..,
-                    ],
-                ) => (
-                    usize::from(a - b'0') * 100
-                        + usize::from(b - b'0') * 10
-                        + usize::from(c - b'0'),
+                Some([b'$', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b'\r', _, ..]) => (
+                    usize::from(a - b'0') * 100 + usize::from(b - b'0') * 10 + usize::from(c - b'0'),
                     6,
                 ),
                 _ => (usize::MAX, 0),
@@ -318,12 +295,7 @@ impl Scanner {
 
     /// One argument at `pos`, by the general rules; what is known of an incomplete one is kept.
     #[cold]
-    fn scan_bulk_slowly(
-        &mut self,
-        buf: &[u8],
-        pos: usize,
-        remaining: usize,
-    ) -> Result<Bulk, ProtocolError> {
+    fn scan_bulk_slowly(&mut self, buf: &[u8], pos: usize, remaining: usize) -> Result<Bulk, ProtocolError> {
         if pos != self.pos {
             self.pos = pos;
             self.searched = 0;
@@ -358,11 +330,7 @@ impl Scanner {
     }
 
     /// The carriage return of the line at `self.pos`, once the byte after it is there too.
-    fn find_line_end(
-        &mut self,
-        buf: &[u8],
-        too_long: ProtocolError,
-    ) -> Result<Option<usize>, ProtocolError> {
+    fn find_line_end(&mut self, buf: &[u8], too_long: ProtocolError) -> Result<Option<usize>, ProtocolError> {
         match self.search(buf, b'\r', too_long)? {
             Some(at) if at + 1 < buf.len() => Ok(Some(at)),
             _ => Ok(None),
@@ -370,12 +338,7 @@ impl Scanner {
     }
 
     /// The first `byte` at or after `self.pos`, searching only where no earlier call did.
-    fn search(
-        &mut self,
-        buf: &[u8],
-        byte: u8,
-        too_long: ProtocolError,
-    ) -> Result<Option<usize>, ProtocolError> {
+    fn search(&mut self, buf: &[u8], byte: u8, too_long: ProtocolError) -> Result<Option<usize>, ProtocolError> {
         let longest = self.limits.max_inline_bytes.saturating_add(1);
         let line = &buf[self.pos..];
         let line = &line[..line.len().min(longest)];
@@ -399,12 +362,7 @@ impl Scanner {
         };
         let line = &buf[..line_feed];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        self.arg_bytes = split_line(
-            line,
-            self.limits.max_args,
-            &mut self.args,
-            &mut self.scratch,
-        )?;
+        self.arg_bytes = split_line(line, self.limits.max_args, &mut self.args, &mut self.scratch)?;
         Ok(self.finish(line_feed + 1))
     }
 }

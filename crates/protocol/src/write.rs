@@ -244,9 +244,7 @@ impl<'a> ReplyWriter<'a> {
         let digit = |unit: u64| b'0' + (count / unit % 10) as u8;
         match count {
             0..=9 => self.out.extend_from_slice(&[kind, digit(1), b'\r', b'\n']),
-            10..=99 => self
-                .out
-                .extend_from_slice(&[kind, digit(10), digit(1), b'\r', b'\n']),
+            10..=99 => self.out.extend_from_slice(&[kind, digit(10), digit(1), b'\r', b'\n']),
             100..=999 => {
                 self.out
                     .extend_from_slice(&[kind, digit(100), digit(10), digit(1), b'\r', b'\n']);

@@ -27,16 +27,13 @@ fn run(target: &str, body: fn(&[u8])) {
     for seed in &seeds {
         body(seed);
     }
-    let rounds = std::env::var("TOLLGATE_FUZZ_ROUNDS")
-        .map_or(ROUNDS_DEFAULT, |rounds| rounds.parse().expect("a number"));
+    let rounds =
+        std::env::var("TOLLGATE_FUZZ_ROUNDS").map_or(ROUNDS_DEFAULT, |rounds| rounds.parse().expect("a number"));
     for round in 0..rounds {
         let mut random = Random(round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let input = mutate(&seeds, &mut random);
         if let Err(panic) = std::panic::catch_unwind(|| body(&input)) {
-            eprintln!(
-                "{target} round {round}: {:?}",
-                input.escape_ascii().to_string()
-            );
+            eprintln!("{target} round {round}: {:?}", input.escape_ascii().to_string());
             std::panic::resume_unwind(panic);
         }
     }
@@ -49,10 +46,7 @@ fn read_seeds(target: &str) -> Vec<Vec<u8>> {
         .map(|entry| entry.expect("an entry").path())
         .collect();
     files.sort();
-    files
-        .iter()
-        .map(|file| std::fs::read(file).expect("a file"))
-        .collect()
+    files.iter().map(|file| std::fs::read(file).expect("a file")).collect()
 }
 
 /// A seed, or the front of one and the back of another, with up to eight bytes changed, added or dropped.

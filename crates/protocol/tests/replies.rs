@@ -23,11 +23,7 @@ fn each_kind_has_its_bytes_in_both_protocols() {
             ":-9223372036854775808\r\n",
         ),
         (|w| w.bulk(b""), "$0\r\n\r\n", "$0\r\n\r\n"),
-        (
-            |w| w.bulk(b"a\r\nb"),
-            "$4\r\na\r\nb\r\n",
-            "$4\r\na\r\nb\r\n",
-        ),
+        (|w| w.bulk(b"a\r\nb"), "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n"),
         (|w| w.bulk_int(-10), "$3\r\n-10\r\n", "$3\r\n-10\r\n"),
         (
             |w| w.bulk_int(i64::MAX),
@@ -40,22 +36,14 @@ fn each_kind_has_its_bytes_in_both_protocols() {
         (|w| w.bool(false), ":0\r\n", "#f\r\n"),
         (|w| w.double(3.0), "$1\r\n3\r\n", ",3\r\n"),
         (|w| w.double(0.1), "$3\r\n0.1\r\n", ",0.1\r\n"),
-        (
-            |w| w.double(f64::NEG_INFINITY),
-            "$4\r\n-inf\r\n",
-            ",-inf\r\n",
-        ),
+        (|w| w.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n"),
         (|w| w.double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n"),
         (
             |w| w.big_number("123456789012345678901"),
             "$21\r\n123456789012345678901\r\n",
             "(123456789012345678901\r\n",
         ),
-        (
-            |w| w.verbatim(b"a\nb"),
-            "$3\r\na\nb\r\n",
-            "=7\r\ntxt:a\nb\r\n",
-        ),
+        (|w| w.verbatim(b"a\nb"), "$3\r\na\nb\r\n", "=7\r\ntxt:a\nb\r\n"),
         (|w| w.array(0), "*0\r\n", "*0\r\n"),
         (|w| w.array(12), "*12\r\n", "*12\r\n"),
         (|w| w.map(5), "*10\r\n", "%5\r\n"),

@@ -120,10 +120,7 @@ fn a_pipeline_cut_at_every_single_byte() {
     assert_eq!((requests.len(), error), (4, None));
     for first in 0..=wire.len() {
         for second in first..=wire.len() {
-            assert_eq!(
-                scan_in_parts(wire, &[first, second]),
-                (requests.clone(), None)
-            );
+            assert_eq!(scan_in_parts(wire, &[first, second]), (requests.clone(), None));
         }
     }
 }

@@ -80,14 +80,7 @@ fn turn(scanner: &mut Scanner, wire: &[u8], proto: Proto, out: &mut Vec<u8>) {
 fn nothing_is_allocated_once_warm() {
     let mut wire = Vec::new();
     encode_request(
-        &[
-            "RL.CHECK",
-            "key:12345678901234",
-            "LIMIT",
-            "100",
-            "PER",
-            "1m",
-        ],
+        &["RL.CHECK", "key:12345678901234", "LIMIT", "100", "PER", "1m"],
         &mut wire,
     );
     encode_request(&vec![vec![b'x'; 1500]; 40], &mut wire);
