@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use tollgate_limiter::{AmountError, DurationError, QuotaError};
+use tollgate_protocol::{Proto, ReplyWriter};
 
 /// Why a command was refused. The text is what the client reads, starting with the code that clients act on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -9,6 +10,40 @@ pub enum CommandError {
     /// Too few or too many arguments.
     #[error("ERR wrong number of arguments for '{0}' command")]
     Arity(String),
+    /// No command of that name.
+    #[error("ERR unknown command '{name}', with args beginning with: {args}")]
+    UnknownCommand {
+        /// The name, shortened.
+        name: String,
+        /// The first arguments, each quoted and followed by a blank.
+        args: String,
+    },
+    /// A command that has subcommands, but not that one.
+    #[error("ERR unknown subcommand '{name}'. Try {container} HELP.")]
+    UnknownSubcommand {
+        /// What was asked for, shortened.
+        name: String,
+        /// The command, in upper case.
+        container: String,
+    },
+    /// The connection must authenticate first.
+    #[error("NOAUTH Authentication required.")]
+    NoAuth,
+    /// HELLO without AUTH on a connection that must authenticate first.
+    #[error(
+        "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+         option can be used to authenticate the client and select the RESP protocol version at the same time"
+    )]
+    NoAuthHello,
+    /// A wrong user name or password.
+    #[error("WRONGPASS invalid username-password pair or user is disabled.")]
+    WrongPass,
+    /// A version of RESP that is neither 2 nor 3.
+    #[error("NOPROTO unsupported protocol version")]
+    NoProto,
+    /// What only a cluster has.
+    #[error("ERR This instance has cluster support disabled")]
+    ClusterDisabled,
     /// Options that make no sense.
     #[error("ERR syntax error")]
     Syntax,
@@ -69,6 +104,18 @@ pub enum CommandError {
     /// A key longer than the store takes.
     #[error("ERR key is longer than {0} bytes")]
     KeyTooLong(usize),
+    /// EXPIRE with a time at which the bucket is not full again: to drop it then would grant tokens.
+    #[error("ERR the bucket is full again in {full_in_ms} ms and cannot expire sooner; DEL or RL.RESET resets it")]
+    ExpireTooSoon {
+        /// When it is full, in milliseconds from now.
+        full_in_ms: u64,
+    },
+    /// More keys match than KEYS may answer.
+    #[error("ERR too many keys match, use SCAN")]
+    TooManyKeys,
+    /// A refusal with a text of its own, as Redis words it.
+    #[error("ERR {0}")]
+    Refused(&'static str),
     /// Any other refusal.
     #[error("ERR {0}")]
     Other(String),
@@ -80,5 +127,15 @@ impl CommandError {
         const SHOWN_MAX: usize = 64;
         let shown = &bytes[..bytes.len().min(SHOWN_MAX)];
         shown.escape_ascii().to_string()
+    }
+}
+
+impl CommandError {
+    /// Writes it as an error reply.
+    pub fn write(&self, out: &mut Vec<u8>, proto: Proto) {
+        let text = self.to_string();
+        // Every text starts with a code and a blank.
+        let (code, rest) = text.split_once(' ').unwrap_or(("ERR", &text));
+        ReplyWriter::new(out, proto).error(code, rest);
     }
 }

@@ -5,15 +5,44 @@
 //! buffer. The node crate moves them about.
 
 mod check;
+mod client;
+mod command_docs;
+mod command_info;
+mod connection;
 mod env;
 mod error;
+mod glob;
+mod info;
+mod keys;
+mod keyspace;
 mod lookup;
+mod node_view;
+mod number;
+mod object;
+mod rules;
+mod server;
+mod session;
 mod shard;
+mod syntax;
 mod table;
+#[cfg(test)]
+mod test_node;
+#[cfg(test)]
+mod test_request;
 
-pub use check::{CheckQueue, Flow};
+pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
+pub use info::memory_policy;
+pub use keys::EXPIRE_MAX_US;
+pub use keyspace::{
+    KEYS_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned,
+};
 pub use lookup::CommandTable;
-pub use shard::{PolicyStats, Shard, ShardConfig, ShardStats, Verdict};
-pub use table::{ALL, Run, Spec};
+pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
+pub use session::{CLIENT_NAME_MAX_BYTES, Session};
+pub use shard::{FaultKind, PolicyStats, Shard, ShardConfig, ShardStats, Step, Verdict, WhenFull};
+pub use table::{ALL, ConnectionFn, KeyFn, Run, Spec};
+
+/// The version of Redis whose commands, options, errors and replies these are.
+pub const REDIS_VERSION: &str = "7.2.4";

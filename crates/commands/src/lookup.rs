@@ -1,9 +1,11 @@
-//! Finding a command by its name.
+//! Finding a command by its name, and checking that a request fits it.
 
-use crate::table::{ALL, Spec};
+use crate::CommandError;
+use crate::table::{ALL, Run, Spec};
 use rapidhash::RapidHashMap;
+use tollgate_protocol::Request;
 
-/// The longest command name.
+/// The longest name of a command or subcommand.
 const NAME_MAX_BYTES: usize = 32;
 
 /// All commands by lower-case name.
@@ -14,12 +16,15 @@ pub struct CommandTable {
 
 impl Default for CommandTable {
     fn default() -> Self {
-        Self { by_name: ALL.iter().map(|spec| (spec.name, spec)).collect() }
+        Self {
+            by_name: ALL.iter().map(|spec| (spec.name, spec)).collect(),
+        }
     }
 }
 
 impl CommandTable {
-    /// The command of that name, in any case.
+    /// The command of that name, in any case. Not a subcommand.
+    #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&'static Spec> {
         if name.len() > NAME_MAX_BYTES {
             return None;
@@ -29,5 +34,121 @@ impl CommandTable {
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
         self.by_name.get(std::str::from_utf8(lower).ok()?).copied()
+    }
+
+    /// What a request asks for, down to the subcommand, and the position of its first key if it has keys.
+    ///
+    /// # Errors
+    /// No such command or subcommand, or a number of arguments that it does not take. Then the request does nothing.
+    #[inline]
+    pub fn resolve(&self, request: Request<'_>) -> Result<(&'static Spec, Option<usize>), CommandError> {
+        let Some(mut spec) = self.find(request.arg(0)) else {
+            return Err(unknown_command(request));
+        };
+        if !spec.subcommands.is_empty()
+            && let Some(name) = request.get(1)
+        {
+            spec = find_subcommand(spec, name).ok_or_else(|| unknown_subcommand(spec, name))?;
+        }
+        if !spec.takes(request.len()) || matches!(spec.run, Run::Container) {
+            return Err(CommandError::Arity(spec.name.to_owned()));
+        }
+        Ok((spec, spec.first_key()))
+    }
+
+    /// A command or, as `container|name`, a subcommand, in any case.
+    pub(crate) fn find_full(&self, name: &[u8]) -> Option<&'static Spec> {
+        let mut parts = name.splitn(2, |&byte| byte == b'|');
+        let spec = self.find(parts.next()?)?;
+        match parts.next() {
+            Some(own) => find_subcommand(spec, own),
+            None => Some(spec),
+        }
+    }
+}
+
+fn find_subcommand(container: &'static Spec, name: &[u8]) -> Option<&'static Spec> {
+    let mut subcommands = container.subcommands.iter();
+    subcommands.find(|sub| name.eq_ignore_ascii_case(sub.own_name().as_bytes()))
+}
+
+/// Text from a client as Redis shows it in errors: as it is, but only so much of it.
+fn shown(bytes: &[u8], max_bytes: usize) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(max_bytes)]).into_owned()
+}
+
+/// Bytes of a name, and of all arguments together, that an error repeats (Redis, `commandCheckExistence`).
+const SHOWN_MAX_BYTES: usize = 128;
+
+fn unknown_command(request: Request<'_>) -> CommandError {
+    let mut args = String::new();
+    for arg in request.iter().skip(1) {
+        if args.len() >= SHOWN_MAX_BYTES {
+            break;
+        }
+        args.push('\'');
+        args.push_str(&shown(arg, SHOWN_MAX_BYTES.saturating_sub(args.len())));
+        args.push_str("' ");
+    }
+    CommandError::UnknownCommand {
+        name: shown(request.arg(0), SHOWN_MAX_BYTES),
+        args,
+    }
+}
+
+fn unknown_subcommand(container: &Spec, name: &[u8]) -> CommandError {
+    CommandError::UnknownSubcommand {
+        name: shown(name, SHOWN_MAX_BYTES),
+        container: container.name.to_ascii_uppercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_request::with_line;
+
+    fn resolve(line: &str) -> Result<(&'static str, Option<usize>), String> {
+        with_line(line, |request| {
+            CommandTable::default()
+                .resolve(request)
+                .map(|(spec, key)| (spec.name, key))
+                .map_err(|error| error.to_string())
+        })
+    }
+
+    #[test]
+    fn finds_commands_and_subcommands_in_any_case() {
+        assert_eq!(resolve("pInG"), Ok(("ping", None)));
+        assert_eq!(resolve("RL.CHECK k LIMIT 1"), Ok(("rl.check", Some(1))));
+        assert_eq!(resolve("client SETname x"), Ok(("client|setname", None)));
+        assert_eq!(resolve("OBJECT encoding k"), Ok(("object|encoding", Some(2))));
+        assert_eq!(resolve("del a b c"), Ok(("del", Some(1))));
+        assert_eq!(resolve("COMMAND"), Ok(("command", None)));
+    }
+
+    #[test]
+    fn refuses_with_the_texts_of_redis() {
+        let refused = |line| resolve(line).unwrap_err();
+        assert_eq!(refused("foo a b"), "ERR unknown command 'foo', with args beginning with: 'a' 'b' ");
+        assert_eq!(refused("foo"), "ERR unknown command 'foo', with args beginning with: ");
+        assert_eq!(refused("client nope"), "ERR unknown subcommand 'nope'. Try CLIENT HELP.");
+        assert_eq!(refused("client tracking on"), "ERR unknown subcommand 'tracking'. Try CLIENT HELP.");
+        assert_eq!(refused("client"), "ERR wrong number of arguments for 'client' command");
+        assert_eq!(refused("client setname"), "ERR wrong number of arguments for 'client|setname' command");
+        assert_eq!(refused("PTTL"), "ERR wrong number of arguments for 'pttl' command");
+    }
+
+    #[test]
+    fn long_names_and_arguments_are_cut() {
+        let error = resolve(&format!("{} {} tail", "n".repeat(300), "a".repeat(300))).unwrap_err();
+        assert_eq!(
+            error,
+            format!(
+                "ERR unknown command '{}', with args beginning with: '{}' ",
+                "n".repeat(128),
+                "a".repeat(127)
+            )
+        );
     }
 }

@@ -1,14 +1,14 @@
 //! A shard: the entries of a range of slots, and the policies that decide on them. One thread owns it.
 
-use crate::check::{CheckQueue, expiry};
+use crate::check::CheckQueue;
 use crate::env::Env;
 use crate::error::CommandError;
 use crate::table::{Run, Spec};
 use std::ops::Range;
 use std::sync::Arc;
-use tollgate_limiter::{DEFAULT_POLICY, Quota, RuleSet};
+use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
 use tollgate_protocol::{ReplyWriter, Request};
-use tollgate_script::{Batch, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyLimits, PolicySource};
+use tollgate_script::{Batch, Fault, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits, PolicySource};
 use tollgate_store::{Expiry, Key, State, Store, Trash};
 
 /// What a shard does when it has no memory for a new key.
@@ -40,6 +40,8 @@ pub struct ShardConfig {
     pub max_memory_bytes: usize,
     /// What happens at that bound.
     pub when_full: WhenFull,
+    /// The longest that a bucket which is full again is kept, in microseconds.
+    pub idle_us: u64,
 }
 
 /// What a check came to.
@@ -62,8 +64,35 @@ pub struct PolicyStats {
     pub denied: u64,
     /// Checks that the policy failed to decide, or that had no memory, or met another policy's bucket.
     pub errors: u64,
-    /// Of those, policy calls that overran their time.
-    pub overruns: u64,
+    /// Of those, failed calls of the policy, by [`FaultKind`].
+    pub faults: [u64; FaultKind::ALL.len()],
+}
+
+/// How a call of a policy failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The file raised an error.
+    Error,
+    /// It ran longer than its budget.
+    Budget,
+    /// It took more memory than it may.
+    Memory,
+    /// It returned, or was given, what its contract excludes.
+    BadResult,
+}
+
+impl FaultKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Budget, Self::Memory, Self::BadResult];
+
+    fn of(fault: &Fault) -> Self {
+        match fault {
+            Fault::Error(_) => Self::Error,
+            Fault::Budget { .. } => Self::Budget,
+            Fault::Memory { .. } => Self::Memory,
+            Fault::BadResult(_) | Fault::Lacks(_) | Fault::StateSize { .. } => Self::BadResult,
+        }
+    }
 }
 
 /// What a shard counts. It only grows; the node publishes it.
@@ -79,6 +108,8 @@ pub struct ShardStats {
     pub out_of_memory: u64,
     /// Checks refused because every interned limit was in use.
     pub too_many_limits: u64,
+    /// Commands refused because their key was too long.
+    pub keys_too_long: u64,
 }
 
 impl ShardStats {
@@ -118,7 +149,6 @@ pub enum Step {
 }
 
 /// A store and its policies.
-#[derive(Debug)]
 pub struct Shard {
     pub(crate) store: Store,
     pub(crate) policies: PolicyHost,
@@ -130,8 +160,15 @@ pub struct Shard {
     last_params: Option<LastParams>,
     max_memory_bytes: usize,
     when_full: WhenFull,
+    idle_us: u64,
     draw: u64,
-    trash: Vec<Trash>,
+    pub(crate) trash: Vec<Trash>,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").field("slots", &self.store.slots()).field("stats", &self.stats).finish_non_exhaustive()
+    }
 }
 
 impl Shard {
@@ -145,10 +182,10 @@ impl Shard {
             let policy = policies
                 .policy(rule.policy.as_bytes())
                 .ok_or_else(|| ShardError::RulePolicy { id: rule.id.clone(), policy: rule.policy.clone() })?;
-            let quota = rule.quota(policies.info(policy).burst)?;
+            let quota = rule.quota(burst_rule(policies.info(policy)))?;
             shard_rules.push(ShardRule { policy, quota });
         }
-        let stats = ShardStats { policies: vec![PolicyStats::default(); policies.len()], ..ShardStats::default() };
+        let stats = ShardStats { policies: vec![PolicyStats::default(); policies.policies().count()], ..ShardStats::default() };
         Ok(Self {
             store: Store::new(config.slots, config.seed, config.now_us),
             batch: Batch::new(),
@@ -160,6 +197,7 @@ impl Shard {
             last_params: None,
             max_memory_bytes: config.max_memory_bytes,
             when_full: config.when_full,
+            idle_us: config.idle_us,
             draw: config.seed,
             trash: Vec::new(),
         })
@@ -173,7 +211,7 @@ impl Shard {
                     return Step::FlushFirst;
                 }
                 match parse(self, request) {
-                    Ok(order) if self.policies.info(order.policy).is_batched() => self.queue_check(env, queue, &order, request),
+                    Ok(order) if self.policies.info(order.policy).fields != Fields::Buffer => self.queue_check(env, queue, &order, request),
                     // A policy with a buffer is decided alone; what came before it answers first.
                     Ok(_) | Err(_) if !queue.is_empty() => return Step::FlushFirst,
                     Ok(order) => self.check_alone(env, &order, request.arg(1), out),
@@ -186,13 +224,18 @@ impl Shard {
                 let count = (1..request.len()).map(|i| run(self, env, request.arg(i))).sum::<Result<i64, _>>();
                 count.map(|count| ReplyWriter::new(out, env.proto).int(count))
             }
-            Run::Connection | Run::Keyspace => Err(CommandError::Other(format!("'{}' does not run in a shard", spec.name))),
+            Run::Container | Run::Connection(_) | Run::Keyspace(_) => Err(CommandError::Other(format!("'{}' does not run in a shard", spec.name))),
         };
         match result {
-            Ok(()) => Step::Done,
+            Ok(()) if matches!(spec.run, Run::Check(_)) && !queue.is_empty() => Step::Done,
+            Ok(()) => {
+                queue.note_end(out.len());
+                Step::Done
+            }
             Err(_) if !queue.is_empty() => Step::FlushFirst,
             Err(error) => {
-                ReplyWriter::new(out, env.proto).error(&error.to_string());
+                error.write(out, env.proto);
+                queue.note_end(out.len());
                 Step::Done
             }
         }
@@ -242,7 +285,7 @@ impl Shard {
         {
             return Ok(last.id);
         }
-        let id = self.policies.intern(policy, quota).map_err(|e| {
+        let id = self.policies.intern(policy, params_of(quota)).map_err(|e| {
             self.stats.too_many_limits += 1;
             CommandError::TooManyLimits(e.max)
         })?;
@@ -253,14 +296,38 @@ impl Shard {
         Ok(id)
     }
 
-    /// Stores a bucket that is new or has changed its shape, keeping count of its parameters and of memory.
-    pub(crate) fn put_bucket(&mut self, key: &Key<'_>, params: ParamsId, expiry: Expiry, pinned: bool, state: State<'_>) -> Result<(), CommandError> {
-        let before = self.store.find(key).map(|place| ParamsId::from_u32(self.store.bucket(place).params));
+    /// When a bucket may be dropped: some time after it is full again, or later if the user said so. A bucket that is used all
+    /// the time is often full for a moment; dropping it then would only make work.
+    pub(crate) fn expiry(&self, full_at_us: u64, params: ParamsId, pinned: Option<Expiry>) -> Expiry {
+        let (_, params) = self.policies.params(params);
+        let linger_us = params.window_us.min(LINGER_MAX_US).min(self.idle_us);
+        let natural = Expiry::from_us(full_at_us.saturating_add(linger_us));
+        pinned.map_or(natural, |pinned| pinned.max(natural))
+    }
+
+    /// Stores the state of a bucket that is new or has changed its shape, keeping count of its parameters and of memory. A
+    /// bucket that is full by now needs no memory and is removed, or not stored at all.
+    pub(crate) fn store_state(&mut self, key: &Key<'_>, kept: Kept, state: State<'_>) -> Result<(), CommandError> {
+        let place = self.store.find(key);
+        let is_new = match state {
+            State::Numbers(numbers) => numbers.is_empty(),
+            State::Blob(bytes) => bytes.is_empty(),
+        };
+        if is_new || (kept.full_at_us <= kept.clock_us && kept.pinned.is_none()) {
+            if place.is_some() {
+                self.remove_bucket(key);
+            }
+            return Ok(());
+        }
+        let before = place.map(|place| ParamsId(self.store.bucket(place).params));
         if before.is_none() {
             self.make_room()?;
         }
-        self.store.put(key, params.as_u32(), expiry, pinned, state).map_err(|e| CommandError::Other(e.to_string()))?;
-        self.policies.retain(params);
+        let expiry = self.expiry(kept.full_at_us, kept.params, kept.pinned);
+        self.store
+            .put(key, kept.params.0, expiry, kept.pinned.is_some(), state)
+            .map_err(|e| CommandError::Other(e.to_string()))?;
+        self.policies.retain(kept.params);
         if let Some(before) = before {
             self.policies.release(before);
         }
@@ -271,7 +338,7 @@ impl Shard {
     pub(crate) fn remove_bucket(&mut self, key: &Key<'_>) -> bool {
         match self.store.remove(key) {
             Some(removed) => {
-                self.policies.release(ParamsId::from_u32(removed.params));
+                self.policies.release(ParamsId(removed.params));
                 true
             }
             None => false,
@@ -299,8 +366,9 @@ impl Shard {
                 }
             };
             match dropped {
-                Some(removed) => {
-                    self.policies.release(ParamsId::from_u32(removed.params));
+                Some(place) => {
+                    let removed = self.store.remove_at(place);
+                    self.policies.release(ParamsId(removed.params));
                     self.stats.shed += 1;
                 }
                 None => {
@@ -321,34 +389,64 @@ impl Shard {
         z ^ (z >> 31)
     }
 
+    /// The error of a command that names one policy while the live bucket has another.
+    pub(crate) fn other_policy(&self, live: ParamsId, asked: PolicyId) -> CommandError {
+        let (live, _) = self.policies.params(live);
+        let name = |policy| self.policies.info(policy).name.clone();
+        CommandError::OtherPolicy { live: name(live), asked: name(asked) }
+    }
+
     /// The error that a policy's fault is to the client, counted.
     pub(crate) fn fault(&mut self, policy: PolicyId, fault: &PolicyFault) -> CommandError {
         self.stats.count(policy, Verdict::Error);
-        if fault.is_overrun()
-            && let Some(stats) = self.stats.policies.get_mut(policy.index())
-        {
-            stats.overruns += 1;
+        if let Some(stats) = self.stats.policies.get_mut(policy.index()) {
+            stats.faults[FaultKind::of(&fault.fault) as usize] += 1;
         }
-        CommandError::PolicyFault { policy: self.policies.info(policy).name.clone(), reason: fault.to_string() }
+        CommandError::PolicyFault { policy: self.policies.info(policy).name.clone(), reason: fault.fault.to_string() }
     }
 
-    /// Does a bounded piece of the work that is never urgent: drops buckets that are full again and frees flushed ones. `now_us` is
-    /// the node's clock. Returns how many entries it looked at; 0 when there is nothing to do for now.
-    pub fn tidy(&mut self, now_us: u64, entries_max: usize) -> usize {
-        if let Some(trash) = self.trash.last_mut() {
-            let policies = &mut self.policies;
-            let more = trash.drop_some(entries_max, &mut |params| policies.release(ParamsId::from_u32(params)));
-            if !more {
-                self.trash.pop();
-            }
-            return entries_max;
+    /// Does a bounded piece of the work that is never urgent: drops buckets that are full again and frees flushed ones. `now_us`
+    /// is the node's clock. Answers whether there is more to do now; else the next pass over the entries may wait.
+    pub fn tidy(&mut self, now_us: u64, entries_max: usize) -> bool {
+        if !self.trash.is_empty() {
+            self.free_trash(entries_max);
+            return true;
         }
         let Self { store, policies, stats, .. } = self;
         let progress = store.sweep(now_us, entries_max, &mut |dropped| {
-            policies.release(ParamsId::from_u32(dropped.params));
+            policies.release(ParamsId(dropped.bucket.params));
             stats.expired += 1;
         });
-        progress.looked_at
+        !progress.wrapped
+    }
+}
+
+/// The longest that a bucket is kept once it is full again; see [`Shard::expiry`].
+const LINGER_MAX_US: u64 = 60_000_000;
+
+/// What [`Shard::store_state`] needs to know of a state besides itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    pub full_at_us: u64,
+    /// The slot's clock.
+    pub clock_us: u64,
+    /// An expiry that the user asked for.
+    pub pinned: Option<Expiry>,
+    pub params: ParamsId,
+}
+
+/// A quota as the policies take it.
+pub(crate) fn params_of(quota: Quota) -> Params {
+    Params { limit: quota.limit.get(), window_us: quota.window.as_us(), burst: quota.burst.get() }
+}
+
+/// What a policy says of BURST, in the words of the domain.
+pub(crate) fn burst_rule(info: &PolicyInfo) -> BurstRule {
+    match info.burst {
+        tollgate_script::BurstRule::Limit => BurstRule::Limit,
+        tollgate_script::BurstRule::None => BurstRule::Refused,
+        // The host has checked the range.
+        tollgate_script::BurstRule::Tokens(tokens) => Burst::new(tokens).map_or(BurstRule::Limit, BurstRule::Fixed),
     }
 }
 

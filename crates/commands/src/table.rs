@@ -1,54 +1,214 @@
 //! Every command, declared once. Dispatch, arity, routing by key, `COMMAND`, `COMMAND DOCS` and the README's list read this table.
 
-use crate::check::{self, Order};
+mod cluster;
+mod connection;
+mod generic;
+mod server;
+mod tollgate;
+
+use crate::check::Order;
+use crate::keyspace::KeyspaceCommand;
+use crate::node_view::ConnectionCall;
 use crate::{CommandError, Env, Shard};
 use tollgate_protocol::Request;
 
 /// What a command's function is given and answers. It writes its reply, or returns an error and has changed nothing.
 pub type KeyFn = fn(&mut Shard, &Env, Request<'_>, &mut Vec<u8>) -> Result<(), CommandError>;
 
+/// As [`KeyFn`], for a command that needs the connection and the node, but no shard.
+pub type ConnectionFn = fn(&mut ConnectionCall<'_>) -> Result<(), CommandError>;
+
 /// How a command is run.
 #[derive(Debug, Clone, Copy)]
 pub enum Run {
+    /// Not by itself: one of its subcommands is run.
+    Container,
     /// By the connection itself: it needs no shard.
-    Connection,
+    Connection(ConnectionFn),
     /// A check: parsed, then queued in the shard of its key (argument 1).
     Check(fn(&mut Shard, Request<'_>) -> Result<Order, CommandError>),
-    /// In the shard of its key (argument 1).
+    /// In the shard of its key, whose position [`Spec::keys`] says.
     Key(KeyFn),
     /// In the shard of each of its keys (all arguments); the answers are summed.
     EachKey(fn(&mut Shard, &Env, &[u8]) -> Result<i64, CommandError>),
-    /// Over all shards.
-    Keyspace,
+    /// Over all shards, step by step.
+    Keyspace(KeyspaceCommand),
 }
 
 /// A command, as `COMMAND` describes it (<https://redis.io/docs/latest/commands/command/>).
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
-    /// Name in lower case; for a subcommand the part after the blank.
+    /// Name in lower case; of a subcommand `container|name`.
     pub name: &'static str,
-    /// Number of arguments including the name; negative: at least so many.
+    /// Number of arguments including the name (and the container's name); negative: at least so many.
     pub arity: i16,
     /// Flags as `COMMAND` names them.
     pub flags: &'static [&'static str],
     /// Position of the first key, the last key (negative: from the end) and the step; zeros for none.
     pub keys: (i16, i16, i16),
+    /// What happens to the keys, in the words of key specifications (`RO`, `RW`, `RM`, `access`, `update`, `delete`).
+    pub key_use: &'static [&'static str],
+    /// ACL categories that do not follow from the flags and the group.
+    pub categories: &'static [&'static str],
+    /// Tips for clients and proxies (<https://redis.io/docs/latest/develop/reference/command-tips/>).
+    pub tips: &'static [&'static str],
     /// Group of `COMMAND DOCS`.
     pub group: &'static str,
     /// The first version that has it: Redis's for Redis's commands, ours for ours.
     pub since: &'static str,
     /// One line.
     pub summary: &'static str,
-    /// How it runs. A command with subcommands finds its way itself.
+    /// What it costs, in the terms of `COMMAND DOCS`.
+    pub complexity: &'static str,
+    /// Its arguments, in the notation of [`crate::syntax`].
+    pub syntax: &'static str,
+    /// How it runs. A command with subcommands is run itself only where it is not a [`Run::Container`].
     pub run: Run,
     /// Its subcommands.
     pub subcommands: &'static [Spec],
 }
 
 impl Spec {
+    /// What declarations start from.
+    const BASE: Spec = Spec {
+        name: "",
+        arity: 1,
+        flags: &[],
+        keys: (0, 0, 0),
+        key_use: &[],
+        categories: &[],
+        tips: &[],
+        group: "",
+        since: "",
+        summary: "",
+        complexity: "O(1)",
+        syntax: "",
+        run: Run::Container,
+        subcommands: &[],
+    };
+
     /// Whether that many arguments, the name included, are acceptable.
     pub fn takes(&self, args: usize) -> bool {
         let bound = usize::from(self.arity.unsigned_abs());
         if self.arity >= 0 { args == bound } else { args >= bound }
+    }
+
+    /// Its name without the container's.
+    pub fn own_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, own)| own)
+    }
+
+    /// Whether `COMMAND` gives it that flag.
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// The position of its first key.
+    pub fn first_key(&self) -> Option<usize> {
+        usize::try_from(self.keys.0).ok().filter(|&position| position > 0)
+    }
+}
+
+const FAMILIES: [&[Spec]; 5] = [cluster::SPECS, connection::SPECS, generic::SPECS, server::SPECS, tollgate::SPECS];
+
+const COUNT: usize = {
+    let mut count = 0;
+    let mut family = 0;
+    while family < FAMILIES.len() {
+        count += FAMILIES[family].len();
+        family += 1;
+    }
+    count
+};
+
+/// All commands, family by family.
+pub static ALL: [Spec; COUNT] = {
+    let mut all = [Spec::BASE; COUNT];
+    let mut at = 0;
+    let mut family = 0;
+    while family < FAMILIES.len() {
+        let mut index = 0;
+        while index < FAMILIES[family].len() {
+            all[at] = FAMILIES[family][index];
+            at += 1;
+            index += 1;
+        }
+        family += 1;
+    }
+    all
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every() -> impl Iterator<Item = &'static Spec> {
+        ALL.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
+    }
+
+    #[test]
+    fn names_are_lower_case_sorted_in_their_family_and_unique() {
+        for family in FAMILIES {
+            assert!(family.is_sorted_by(|a, b| a.name < b.name));
+        }
+        let mut names: Vec<_> = every().map(|spec| spec.name).collect();
+        assert!(names.iter().all(|name| !name.is_empty() && *name == name.to_ascii_lowercase()));
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn subcommands_are_named_after_their_container() {
+        for spec in &ALL {
+            assert!(!spec.name.contains('|'));
+            assert!(spec.subcommands.is_sorted_by(|a, b| a.name < b.name), "{}", spec.name);
+            for sub in spec.subcommands {
+                assert_eq!(sub.name.split_once('|').map(|(container, _)| container), Some(spec.name));
+                assert!(sub.subcommands.is_empty() && !matches!(sub.run, Run::Container), "{}", sub.name);
+            }
+            assert_eq!(matches!(spec.run, Run::Container), !spec.subcommands.is_empty() && spec.name != "command");
+        }
+    }
+
+    #[test]
+    fn every_command_is_documented() {
+        for spec in every() {
+            assert!(!spec.summary.is_empty() && spec.summary.ends_with('.'), "{}", spec.name);
+            assert!(!spec.group.is_empty() && !spec.since.is_empty() && !spec.complexity.is_empty(), "{}", spec.name);
+            if spec.arity < 0 && !matches!(spec.run, Run::Container) && !matches!(spec.name, "command" | "quit") {
+                assert!(!spec.syntax.is_empty(), "{} has options but no syntax", spec.name);
+            }
+        }
+    }
+
+    #[test]
+    fn arities_fit_the_syntax() {
+        for spec in every().filter(|spec| !spec.syntax.is_empty()) {
+            let names = 1 + usize::from(spec.name.contains('|'));
+            let (fewest, most) = crate::syntax::bounds(&crate::syntax::parse(spec.syntax));
+            assert_eq!(usize::from(spec.arity.unsigned_abs()), names + fewest, "{}", spec.name);
+            assert_eq!(spec.arity > 0, most == Some(fewest), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn keys_are_where_the_run_expects_them() {
+        for spec in every() {
+            let at = if spec.name.contains('|') { 2 } else { 1 };
+            match spec.run {
+                Run::Check(_) | Run::Key(_) => assert_eq!(spec.keys, (at, at, 1), "{}", spec.name),
+                Run::EachKey(_) => assert_eq!(spec.keys, (1, -1, 1), "{}", spec.name),
+                Run::Container | Run::Connection(_) | Run::Keyspace(_) => assert_eq!(spec.keys, (0, 0, 0), "{}", spec.name),
+            }
+            assert_eq!(spec.first_key().is_some(), !spec.key_use.is_empty(), "{}", spec.name);
+            if let Some(first) = spec.first_key() {
+                assert!(usize::from(spec.arity.unsigned_abs()) > first, "{} may lack its key", spec.name);
+            }
+            let writes = spec.has_flag("write");
+            assert!(!(writes && spec.has_flag("readonly")), "{}", spec.name);
+            if !spec.key_use.is_empty() {
+                assert_eq!(writes, spec.key_use[0] != "RO", "{}", spec.name);
+            }
+        }
     }
 }

@@ -1,19 +1,22 @@
 //! Checks: `RL.CHECK` and `CL.THROTTLE`, parsed, queued, decided by the policies in batches, and answered.
 
+mod alone;
+mod direct;
 mod parse;
 mod queue;
 mod reply;
 
+pub(crate) use alone::{Live, rl_refund, rl_reset};
 pub(crate) use parse::{cl_throttle, rl_check};
+pub use direct::{DirectAgainst, DirectAnswer, DirectCheck};
 pub use queue::{CheckQueue, Flow};
-pub(crate) use reply::{Shown, write_rl};
 
 use tollgate_limiter::Quota;
 use tollgate_script::PolicyId;
 
 /// The bucket that a check means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub enum Subject {
     /// The plain bucket of the key in the selected database.
     Plain,
     /// The key's bucket under the rule of that number.
@@ -22,7 +25,7 @@ pub(crate) enum Subject {
 
 /// The shape of the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// `RL.CHECK`: allowed, limit, remaining, retry_after_ms, reset_at_ms, source.
     RlCheck,
     /// `CL.THROTTLE`: limited, capacity, remaining, retry_after_s, reset_after_s.
@@ -31,7 +34,7 @@ pub(crate) enum Shape {
 
 /// A parsed check: everything but the key, which is argument 1.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Order {
+pub struct Order {
     pub subject: Subject,
     pub policy: PolicyId,
     pub quota: Quota,

@@ -1,6 +1,7 @@
 //! Arguments of `RL.CHECK` and `CL.THROTTLE`.
 
 use super::{Order, Shape, Subject};
+use crate::shard::burst_rule;
 use crate::{CommandError, Shard};
 use tollgate_limiter::{AMOUNT_MAX, AmountError, Burst, Cost, Limit, OnFailure, Quota, Window};
 use tollgate_protocol::Request;
@@ -75,7 +76,7 @@ pub(crate) fn rl_check(shard: &mut Shard, request: Request<'_>) -> Result<Order,
     };
     let policy = shard.policy_or_default(options.policy)?;
     let info = shard.policies().info(policy);
-    let quota = Quota::new(limit, per, options.burst, info.burst, &info.name)?;
+    let quota = Quota::new(limit, per, options.burst, burst_rule(info), &info.name)?;
     Ok(Order { subject: Subject::Plain, policy, quota, cost, peek, shape: Shape::RlCheck })
 }
 

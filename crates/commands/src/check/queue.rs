@@ -4,14 +4,13 @@
 //! warm the store, find the buckets, decide, write the states back (first those that stay in place, then those that move or are
 //! new, since an insert invalidates places), answer in order.
 
-use super::reply::{Shown, write};
+use super::reply::{Shown, decision, write};
 use super::{Order, Shape, Subject};
-use crate::shard::{Shard, Verdict};
+use crate::shard::{Kept, Shard, Verdict};
 use crate::{CommandError, Env};
-use tollgate_limiter::{Decision, Source};
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_protocol::Request;
 use tollgate_script::{Batch, MAX_BATCH, OpIx, ParamsId, PolicyId, Progress, StateIn, StateIx};
-use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Place, Space, State, Store};
+use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Numbers, Place, Space, State};
 
 /// Slots of the table that finds two checks of one bucket; a power of two, at least twice the batch.
 const SAME_KEY_SLOTS: usize = 2 * MAX_BATCH;
@@ -50,7 +49,8 @@ struct Pending {
 struct Bucket {
     /// The check that named it first.
     first: u8,
-    policy: PolicyId,
+    /// The parameters it is stored under; of a new one, those of its first check.
+    params: ParamsId,
     state: StateIx,
     place: Option<Place>,
     /// An expiry that the user asked for, which a check may put off but not bring forward.
@@ -68,8 +68,8 @@ struct Bucket {
 enum Asked {
     /// It is in the batch.
     Op { op: OpIx, bucket: u8 },
-    /// Its bucket has another policy.
-    OtherPolicy(PolicyId),
+    /// Its bucket has another policy: it is stored under these parameters.
+    OtherPolicy(ParamsId),
 }
 
 /// Checks of one connection's turn that wait to be decided together. Reused from turn to turn, it keeps its memory.
@@ -80,6 +80,10 @@ pub struct CheckQueue {
     buckets: Vec<Bucket>,
     asked: Vec<Asked>,
     same_key: [u8; SAME_KEY_SLOTS],
+    /// Whether `ends` is kept.
+    track_ends: bool,
+    /// Where each reply ends that was written since [`CheckQueue::start`].
+    ends: Vec<u32>,
 }
 
 impl Default for CheckQueue {
@@ -90,11 +94,34 @@ impl Default for CheckQueue {
             buckets: Vec::with_capacity(MAX_BATCH),
             asked: Vec::with_capacity(MAX_BATCH),
             same_key: [NOBODY; SAME_KEY_SLOTS],
+            track_ends: false,
+            ends: Vec::new(),
         }
     }
 }
 
 impl CheckQueue {
+    /// Begins a run of commands whose replies go into one buffer from its start. With `track_ends`, [`CheckQueue::ends`] tells
+    /// afterwards where each reply ends.
+    pub fn start(&mut self, track_ends: bool) {
+        debug_assert!(self.pending.is_empty());
+        self.track_ends = track_ends;
+        self.ends.clear();
+    }
+
+    /// Where each reply ends that was written since [`CheckQueue::start`], if that was asked for.
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// Notes that a reply, not to a queued check, now ends the buffer at that length.
+    pub fn note_end(&mut self, length: usize) {
+        if self.track_ends {
+            // A turn sends its replies long before 4 GiB of them.
+            self.ends.push(length as u32);
+        }
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
@@ -163,7 +190,7 @@ impl Shard {
 
     /// One pass over what is queued. Returns how many checks, from the front, are answered.
     fn flush_batch(&mut self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> (usize, Progress) {
-        let CheckQueue { pending, keys: key_bytes, buckets, asked, same_key } = queue;
+        let CheckQueue { pending, keys: key_bytes, buckets, asked, same_key, track_ends, ends } = queue;
         // queue_check admitted the length, and the caller routed the key here by its slot.
         let keys: Keys<'_> = pending.iter().map_while(|p| self.store.key(p.space, &key_bytes[p.key.0 as usize..p.key.1 as usize]).ok()).collect();
         debug_assert_eq!(keys.len(), pending.len(), "a key of another shard");
@@ -172,9 +199,14 @@ impl Shard {
         buckets.clear();
         asked.clear();
         same_key.fill(NOBODY);
+        let trusted = pending.first().is_some_and(|check| self.policies.info(check.policy).trusted);
         for (index, (check, key)) in pending.iter().zip(&keys).enumerate() {
-            let found = find_bucket(same_key, &keys, buckets, key, pending);
-            let bucket = match found {
+            if self.policies.info(check.policy).trusted != trusted {
+                // Each of the host's two VMs decides in order, but one after the other: a batch keeps to one of them, so that
+                // what is decided is always a prefix.
+                break;
+            }
+            let bucket = match find_bucket(same_key, &keys, buckets, key) {
                 Ok(bucket) => bucket,
                 Err(slot) => {
                     let bucket = self.load_bucket(env, index as u8, check, key);
@@ -184,124 +216,104 @@ impl Shard {
                 }
             };
             let seen = &buckets[bucket as usize];
-            if seen.policy != check.policy {
+            if !self.policies.same_policy(seen.params, check.params) {
                 if seen.place.is_none() {
                     // Whether an earlier check creates the bucket is not known yet: decide those first.
                     break;
                 }
-                asked.push(Asked::OtherPolicy(seen.policy));
+                asked.push(Asked::OtherPolicy(seen.params));
                 continue;
             }
-            let op = self.batch.check(check.params, seen.state, seen.clock_us, check.cost, check.peek);
+            let op = self.batch.check(check.params, seen.state, seen.clock_us as i64, check.cost, check.peek);
             asked.push(Asked::Op { op, bucket });
         }
         let progress = self.policies.run(&mut self.batch);
         let decided = count_decided(asked, &self.batch);
         note_full_at(pending, &asked[..decided], buckets, &self.batch);
-        self.write_back(&keys, pending, buckets);
+        self.write_back(&keys, buckets);
         for (check, asked) in pending.iter().zip(&asked[..decided]) {
             self.answer(env, check, asked, buckets, out);
+            if *track_ends {
+                ends.push(out.len() as u32);
+            }
         }
         (decided, progress)
     }
 
     /// Looks a bucket up and puts its state into the batch.
     fn load_bucket(&mut self, env: &Env, first: u8, check: &Pending, key: &Key<'_>) -> Bucket {
-        let clock_offset_us = self.store.slot(key.slot()).clock_offset_us;
+        let clock_offset_us = self.store.slot(key.slot()).map_or(0, |slot| slot.clock_offset_us);
         let clock_us = env.now_us.saturating_add_signed(clock_offset_us);
-        let mut bucket = Bucket {
-            first,
-            policy: check.policy,
-            state: StateIx::default(),
-            place: self.store.find(key),
-            pinned: None,
-            clock_us,
-            clock_offset_us,
-            full_at_us: None,
-            refused: false,
-        };
-        bucket.state = match bucket.place {
-            None => self.batch.state(StateIn { params: None, fields: &[] }),
+        let place = self.store.find(key);
+        let (params, pinned, state) = match place {
+            None => (check.params, None, self.batch.state(StateIn::NEW)),
             Some(place) => {
                 let stored = self.store.bucket(place);
-                let params = ParamsId::from_u32(stored.params);
-                bucket.policy = self.policies.policy_of(params);
-                bucket.pinned = stored.pinned.then_some(stored.expiry);
-                match stored.state {
-                    State::Numbers(numbers) => self.batch.state(StateIn { params: Some(params), fields: numbers.as_slice() }),
-                    // A policy with a buffer: never equal to the policy of a queued check.
-                    State::Blob(_) => self.batch.state(StateIn { params: Some(params), fields: &[] }),
-                }
+                let params = ParamsId(stored.params);
+                let state = match &stored.state {
+                    State::Numbers(numbers) => self.batch.state(StateIn { params: Some(params), fields: numbers }),
+                    // Of a policy with a buffer, so not that of a queued check.
+                    State::Blob(_) => self.batch.state(StateIn::NEW),
+                };
+                (params, stored.pinned.then_some(stored.expiry), state)
             }
         };
-        bucket
+        Bucket { first, params, state, place, pinned, clock_us, clock_offset_us, full_at_us: None, refused: false }
     }
 
     /// Stores the changed states: what stays in place first, since an insert invalidates places.
-    fn write_back(&mut self, keys: &Keys<'_>, pending: &[Pending], buckets: &mut [Bucket]) {
-        let mut to_put = smallvec::SmallVec::<[u8; MAX_BATCH]>::new();
+    fn write_back(&mut self, keys: &Keys<'_>, buckets: &mut [Bucket]) {
+        let mut moving = smallvec::SmallVec::<[u8; MAX_BATCH]>::new();
         for (index, bucket) in buckets.iter().enumerate() {
-            let after = self.batch.state_after(bucket.state);
             let Some(full_at_us) = bucket.full_at_us else { continue };
+            let after = self.batch.state_after(bucket.state);
             if !after.changed {
                 continue;
             }
-            let in_place = bucket.place.is_some_and(|place| {
-                let before = self.store.bucket(place).params;
-                let params = after.params.as_u32();
-                let updated = self.store.update(place, params, expiry(full_at_us, bucket.pinned), bucket.pinned.is_some(), after.fields);
-                if updated && params != before {
-                    self.policies.retain(after.params);
-                    self.policies.release(ParamsId::from_u32(before));
-                }
-                updated
-            });
-            // A bucket that is full needs no memory: a new one is not stored at all.
-            if !in_place && (bucket.place.is_some() || full_at_us > bucket.clock_us) {
-                to_put.push(index as u8);
+            let expiry = self.expiry(full_at_us, after.params, bucket.pinned);
+            let in_place = bucket.place.is_some_and(|place| self.store.update(place, after.params.0, expiry, bucket.pinned.is_some(), after.fields()));
+            if !in_place {
+                moving.push(index as u8);
+            } else if after.params != bucket.params {
+                self.policies.retain(after.params);
+                self.policies.release(bucket.params);
             }
         }
-        for index in to_put {
-            let bucket = &mut buckets[index as usize];
-            let first = bucket.first as usize;
-            debug_assert!(first < pending.len());
-            bucket.refused = self.put_after(&keys[first], bucket).is_err();
+        for index in moving {
+            let bucket = &mut buckets[usize::from(index)];
+            let after = self.batch.state_after(bucket.state);
+            let state = Numbers::new(after.fields()).map(State::Numbers);
+            // full_at_us was there above, and a batch has at most four fields.
+            let (Some(full_at_us), Ok(state)) = (bucket.full_at_us, state) else { continue };
+            let kept = Kept { full_at_us, clock_us: bucket.clock_us, pinned: bucket.pinned, params: after.params };
+            bucket.refused = self.store_state(&keys[usize::from(bucket.first)], kept, state).is_err();
         }
-    }
-
-    fn put_after(&mut self, key: &Key<'_>, bucket: &Bucket) -> Result<(), CommandError> {
-        let after = self.batch.state_after(bucket.state);
-        let fields: smallvec::SmallVec<[f64; 4]> = after.fields.into();
-        let params = after.params;
-        let full_at_us = bucket.full_at_us.unwrap_or(bucket.clock_us);
-        self.put_bucket(key, params, expiry(full_at_us, bucket.pinned), bucket.pinned.is_some(), &crate::shard::StateBuf::Numbers(fields))
     }
 
     fn answer(&mut self, env: &Env, check: &Pending, asked: &Asked, buckets: &[Bucket], out: &mut Vec<u8>) {
         let (op, bucket) = match *asked {
-            Asked::Op { op, bucket } => (op, &buckets[bucket as usize]),
+            Asked::Op { op, bucket } => (op, &buckets[usize::from(bucket)]),
             Asked::OtherPolicy(live) => {
                 self.stats.count(check.policy, Verdict::Error);
-                let name = |id| self.policies.info(id).name.clone();
-                let error = CommandError::OtherPolicy { live: name(live), asked: name(check.policy) };
-                ReplyWriter::new(out, env.proto).error(&error.to_string());
+                let error = self.other_policy(live, check.policy);
+                error.write(out, env.proto);
                 return;
             }
         };
         match self.batch.outcome(op) {
             Ok(_) if bucket.refused && !check.peek => {
                 self.stats.count(check.policy, Verdict::Error);
-                ReplyWriter::new(out, env.proto).error(&CommandError::OutOfMemory.to_string());
+                CommandError::OutOfMemory.write(out, env.proto);
             }
             Ok(outcome) => {
                 self.stats.count(check.policy, if outcome.allowed { Verdict::Allowed } else { Verdict::Denied });
-                let decision = Decision::from_policy(outcome.allowed, check.limit, outcome.remaining, outcome.retry_after_us, outcome.full_at_us, Source::Owner);
+                let decision = decision(&outcome, check.limit);
                 let shown = Shown { decision, burst: check.burst, clock_us: bucket.clock_us, clock_offset_us: bucket.clock_offset_us };
                 write(out, env, check.shape, &shown);
             }
             Err(fault) => {
                 let error = self.fault(check.policy, &fault);
-                ReplyWriter::new(out, env.proto).error(&error.to_string());
+                error.write(out, env.proto);
             }
         }
     }
@@ -317,22 +329,20 @@ impl Order {
     }
 }
 
-/// When a bucket may be dropped: when it is full again, or later if the user said so.
-pub(crate) fn expiry(full_at_us: u64, pinned: Option<Expiry>) -> Expiry {
-    let natural = Expiry::from_us(full_at_us);
-    pinned.map_or(natural, |pinned| pinned.max(natural))
-}
-
 /// The bucket that an earlier check of the batch has for this key, or the slot of `same_key` where it belongs.
-fn find_bucket(same_key: &[u8; SAME_KEY_SLOTS], keys: &Keys<'_>, buckets: &[Bucket], key: &Key<'_>, _pending: &[Pending]) -> Result<u8, usize> {
+fn find_bucket(same_key: &[u8; SAME_KEY_SLOTS], keys: &Keys<'_>, buckets: &[Bucket], key: &Key<'_>) -> Result<u8, usize> {
     let mut slot = key.hash() as usize % SAME_KEY_SLOTS;
     loop {
         match same_key[slot] {
             NOBODY => return Err(slot),
-            bucket if keys[buckets[bucket as usize].first as usize] == *key => return Ok(bucket),
+            bucket if same_key_as(&keys[usize::from(buckets[usize::from(bucket)].first)], key) => return Ok(bucket),
             _ => slot = (slot + 1) % SAME_KEY_SLOTS,
         }
     }
+}
+
+fn same_key_as(a: &Key<'_>, b: &Key<'_>) -> bool {
+    a.hash() == b.hash() && a.bytes() == b.bytes() && a.space() == b.space()
 }
 
 /// How many checks from the front the policies have decided.
@@ -348,7 +358,7 @@ fn note_full_at(pending: &[Pending], asked: &[Asked], buckets: &mut [Bucket], ba
             && !check.peek
             && let Ok(outcome) = batch.outcome(op)
         {
-            buckets[bucket as usize].full_at_us = Some(outcome.full_at_us);
+            buckets[usize::from(bucket)].full_at_us = Some(outcome.full_at_us.max(0) as u64);
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::Shape;
 use crate::Env;
-use tollgate_limiter::{Decision, us_to_s_ceil};
+use tollgate_limiter::{Decision, Source, us_to_s_ceil};
 use tollgate_protocol::{Proto, ReplyWriter};
+use tollgate_script::Outcome;
 
 /// A decision and what the reply needs beside it.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +16,18 @@ pub(crate) struct Shown {
     pub clock_us: u64,
     /// How far the slot's clock is ahead of the node's.
     pub clock_offset_us: i64,
+}
+
+/// What a policy decided, as a decision on that limit.
+pub(crate) fn decision(outcome: &Outcome, limit: u64) -> Decision {
+    Decision {
+        allowed: outcome.allowed,
+        limit,
+        remaining: outcome.remaining.max(0) as u64,
+        retry_after_us: u64::try_from(outcome.retry_after_us).ok(),
+        full_at_us: outcome.full_at_us.max(0) as u64,
+        source: Source::Owner,
+    }
 }
 
 /// Writes a decision in the shape that the command asks for.
@@ -32,9 +45,14 @@ pub(crate) fn write_rl(out: &mut Vec<u8>, env: &Env, shown: &Shown) {
     let retry_after_ms = decision.retry_after_us.map_or(-1, |us| tollgate_limiter::us_to_ms_ceil(us) as i64);
     let reset_at_ms = env.unix_ms_ceil(decision.full_at_us, shown.clock_offset_us) as i64;
     let numbers = [i64::from(decision.allowed), decision.limit as i64, decision.remaining as i64, retry_after_ms, reset_at_ms];
-    let source = decision.source.as_str().as_bytes();
-    let mut reply = ReplyWriter::new(out, env.proto);
-    match env.proto {
+    write_fields(out, env.proto, numbers, decision.source);
+}
+
+/// The fields of RL.CHECK's reply.
+pub(crate) fn write_fields(out: &mut Vec<u8>, proto: Proto, numbers: [i64; 5], source: Source) {
+    let source = source.as_str().as_bytes();
+    let mut reply = ReplyWriter::new(out, proto);
+    match proto {
         Proto::Resp2 => {
             reply.array(6);
             for n in numbers {

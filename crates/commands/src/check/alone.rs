@@ -1,0 +1,226 @@
+//! Operations on one bucket at a time: checks of policies whose state is a buffer, refunds, resets.
+
+use super::reply::{Shown, decision, write, write_rl};
+use super::Order;
+use crate::shard::{Kept, Shard, Verdict};
+use crate::{CommandError, Env};
+use tollgate_limiter::{Cost, Quota, Source};
+use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_script::{Outcome, ParamsId, PolicyId, State as Lua, Stored};
+use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Numbers, Place, Space, State};
+
+/// A state, copied out of the store or the policies.
+#[derive(Debug, PartialEq)]
+enum Copied {
+    Numbers(Numbers),
+    Bytes(Vec<u8>),
+}
+
+impl Copied {
+    fn of_store(state: State<'_>) -> Self {
+        match state {
+            State::Numbers(numbers) => Self::Numbers(numbers),
+            State::Blob(bytes) => Self::Bytes(bytes.to_vec()),
+        }
+    }
+
+    fn of_lua(state: Lua<'_>) -> Self {
+        match state {
+            // The policies have at most as many fields as the store takes.
+            Lua::Numbers(fields) => Self::Numbers(Numbers::new(fields).unwrap_or_default()),
+            Lua::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+        }
+    }
+
+    fn lua(&self) -> Lua<'_> {
+        match self {
+            Self::Numbers(numbers) => Lua::Numbers(numbers),
+            Self::Bytes(bytes) => Lua::Bytes(bytes),
+        }
+    }
+
+    fn store(&self) -> State<'_> {
+        match self {
+            Self::Numbers(numbers) => State::Numbers(*numbers),
+            Self::Bytes(bytes) => State::Blob(bytes),
+        }
+    }
+}
+
+/// A live bucket, found and copied.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// The parameters it is stored under.
+    pub params: ParamsId,
+    /// An expiry that the user asked for.
+    pub pinned: Option<Expiry>,
+    /// Where it is.
+    pub place: Place,
+    state: Copied,
+}
+
+impl Live {
+    fn stored(&self) -> Stored<'_> {
+        Stored { params: self.params, state: self.state.lua() }
+    }
+}
+
+impl Shard {
+    /// The key of a bucket in this shard.
+    pub(crate) fn bucket_key<'a>(&self, space: Space, key: &'a [u8]) -> Result<Key<'a>, CommandError> {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
+        }
+        self.store.key(space, key).map_err(|e| CommandError::Other(e.to_string()))
+    }
+
+    /// The clock of the key's slot, and how far it is ahead of the node's.
+    pub(crate) fn slot_clock(&self, env: &Env, key: &Key<'_>) -> (u64, i64) {
+        let offset_us = self.store.slot(key.slot()).map_or(0, |slot| slot.clock_offset_us);
+        (env.now_us.saturating_add_signed(offset_us), offset_us)
+    }
+
+    /// The bucket of a key as it is stored, full by now or not.
+    pub(crate) fn live(&self, key: &Key<'_>) -> Option<Live> {
+        let place = self.store.find(key)?;
+        let bucket = self.store.bucket(place);
+        Some(Live {
+            params: ParamsId(bucket.params),
+            pinned: bucket.pinned.then_some(bucket.expiry),
+            place,
+            state: Copied::of_store(bucket.state),
+        })
+    }
+
+    /// When a live bucket is full again if left alone, in its slot's clock.
+    pub(crate) fn full_at_us(&mut self, live: &Live) -> Result<u64, CommandError> {
+        let (policy, _) = self.policies.params(live.params);
+        let full_at_us = self.policies.full_at(live.stored()).map_err(|fault| self.fault(policy, &fault))?;
+        Ok(full_at_us.max(0) as u64)
+    }
+
+    /// Decides one check on its own and answers it.
+    pub(crate) fn check_alone(&mut self, env: &Env, order: &Order, key: &[u8], out: &mut Vec<u8>) -> Result<(), CommandError> {
+        let shown = self.decide_alone(env, order, key)?;
+        write(out, env, order.shape, &shown);
+        Ok(())
+    }
+
+    /// Decides one check on its own.
+    pub(crate) fn decide_alone(&mut self, env: &Env, order: &Order, key: &[u8]) -> Result<Shown, CommandError> {
+        let key = self.bucket_key(order.space(env.db), key)?;
+        let params = self.intern(order.policy, order.quota)?;
+        let live = self.live(&key);
+        if let Some(live) = &live
+            && !self.policies.same_policy(live.params, params)
+        {
+            self.stats.count(order.policy, Verdict::Error);
+            return Err(self.other_policy(live.params, order.policy));
+        }
+        let (clock_us, clock_offset_us) = self.slot_clock(env, &key);
+        let checked = self.policies.check_one(params, live.as_ref().map(Live::stored), clock_us as i64, order.cost, order.peek);
+        let (outcome, state) = match checked {
+            Ok((outcome, state)) => (outcome, Copied::of_lua(state)),
+            Err(fault) => return Err(self.fault(order.policy, &fault)),
+        };
+        if !order.peek {
+            self.keep(&key, clock_us, params, live.as_ref(), &outcome, &state)
+                .inspect_err(|_| self.stats.count(order.policy, Verdict::Error))?;
+        }
+        self.stats.count(order.policy, if outcome.allowed { Verdict::Allowed } else { Verdict::Denied });
+        Ok(Shown {
+            decision: decision(&outcome, order.quota.limit.get()),
+            burst: order.quota.burst.get(),
+            clock_us,
+            clock_offset_us,
+        })
+    }
+
+    fn keep(&mut self, key: &Key<'_>, clock_us: u64, params: ParamsId, live: Option<&Live>, outcome: &Outcome, state: &Copied) -> Result<(), CommandError> {
+        // A denial leaves most states as they are, and the state of a log is large.
+        if live.is_some_and(|live| live.params == params && live.state == *state) {
+            return Ok(());
+        }
+        let kept = Kept { full_at_us: outcome.full_at_us.max(0) as u64, clock_us, pinned: live.and_then(|live| live.pinned), params };
+        self.store_state(key, kept, state.store())
+    }
+
+    /// The bucket that a command with an optional `RULE id` at `at` means: its space, and the rule's policy and parameters.
+    fn subject(&self, env: &Env, request: Request<'_>, at: usize) -> Result<(Space, Option<(PolicyId, Quota)>), CommandError> {
+        match request.len() - at {
+            0 => Ok((Space::Db(env.db), None)),
+            2 if request.arg(at).eq_ignore_ascii_case(b"RULE") => {
+                let (number, policy, quota) = self.rule(request.arg(at + 1))?;
+                Ok((Space::Rule(number), Some((policy, quota))))
+            }
+            _ => Err(CommandError::Syntax),
+        }
+    }
+}
+
+/// `RL.RESET key [RULE id]`: forgets the bucket, which is full then. Answers 1 if there was one that was not full.
+pub(crate) fn rl_reset(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    let (space, _) = shard.subject(env, request, 2)?;
+    let key = shard.bucket_key(space, request.arg(1))?;
+    let was_there = shard.remove_live(env, &key)?;
+    ReplyWriter::new(out, env.proto).int(i64::from(was_there));
+    Ok(())
+}
+
+impl Shard {
+    /// Removes a bucket; whether it was there and not full.
+    pub(crate) fn remove_live(&mut self, env: &Env, key: &Key<'_>) -> Result<bool, CommandError> {
+        let Some(live) = self.live(key) else { return Ok(false) };
+        // A policy that fails must not keep its buckets from being removed.
+        let full_at_us = self.full_at_us(&live).unwrap_or(u64::MAX);
+        let (clock_us, _) = self.slot_clock(env, key);
+        self.remove_bucket(key);
+        Ok(full_at_us > clock_us || live.pinned.is_some())
+    }
+}
+
+/// `RL.REFUND key amount [RULE id]`: gives tokens back, never beyond full, and answers as a peek. A bucket that does not exist is
+/// full; without a rule nobody knows its limit then, which is shown as -1.
+pub(crate) fn rl_refund(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    let amount = Cost::parse(request.arg(2)).map_err(|e| CommandError::Amount(tollgate_limiter::AmountError { field: "amount", ..e }))?;
+    let (space, rule) = shard.subject(env, request, 3)?;
+    let key = shard.bucket_key(space, request.arg(1))?;
+    let live = shard.live(&key);
+    let (clock_us, clock_offset_us) = shard.slot_clock(env, &key);
+    let (policy, params) = match (rule, &live) {
+        (Some((policy, quota)), _) => (policy, shard.intern(policy, quota)?),
+        (None, Some(live)) => (shard.policies.params(live.params).0, live.params),
+        (None, None) => {
+            write_unknown(out, env, clock_us, clock_offset_us);
+            return Ok(());
+        }
+    };
+    let info = shard.policies.info(policy);
+    if !info.has_give {
+        return Err(CommandError::PolicyLacks { policy: info.name.clone(), function: "give" });
+    }
+    if let Some(live) = &live {
+        if !shard.policies.same_policy(live.params, params) {
+            return Err(shard.other_policy(live.params, policy));
+        }
+        let given = shard.policies.give(params, Some(live.stored()), clock_us as i64, amount.get()).map(Copied::of_lua);
+        let state = given.map_err(|fault| shard.fault(policy, &fault))?;
+        let stored = Stored { params, state: state.lua() };
+        let full_at = shard.policies.full_at(stored).map_err(|fault| shard.fault(policy, &fault))?;
+        let kept = Kept { full_at_us: full_at.max(0) as u64, clock_us, pinned: live.pinned, params };
+        shard.store_state(&key, kept, state.store())?;
+    }
+    let live = shard.live(&key);
+    let peeked = shard.policies.check_one(params, live.as_ref().map(Live::stored), clock_us as i64, 0, true).map(|(outcome, _)| outcome);
+    let outcome = peeked.map_err(|fault| shard.fault(policy, &fault))?;
+    let (_, params) = shard.policies.params(params);
+    let shown = Shown { decision: decision(&outcome, params.limit), burst: params.burst, clock_us, clock_offset_us };
+    write_rl(out, env, &shown);
+    Ok(())
+}
+
+/// The answer about a bucket that does not exist and whose limit nobody has said: allowed, limit and remaining -1.
+fn write_unknown(out: &mut Vec<u8>, env: &Env, clock_us: u64, clock_offset_us: i64) {
+    let reset_at_ms = env.unix_ms_ceil(clock_us, clock_offset_us) as i64;
+    super::reply::write_fields(out, env.proto, [1, -1, -1, 0, reset_at_ms], Source::Owner);
+}

@@ -1,0 +1,93 @@
+//! COMMAND DOCS: the command table, for people and for clients that complete commands.
+
+use crate::node_view::ConnectionCall;
+use crate::syntax::{self, Argument, Kind};
+use crate::table::{ALL, Spec};
+use crate::{CommandError, CommandTable};
+use tollgate_protocol::ReplyWriter;
+
+/// `COMMAND DOCS [command-name [command-name ...]]`. Names that do not exist are left out.
+pub(crate) fn docs(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    let request = call.request;
+    let specs: Vec<&'static Spec> = if request.len() == 2 {
+        ALL.iter().collect()
+    } else {
+        let table = CommandTable::default();
+        request.iter().skip(2).filter_map(|name| table.find_full(name)).collect()
+    };
+    let mut reply = call.reply();
+    write_map(&mut reply, &specs);
+    Ok(())
+}
+
+fn write_map(reply: &mut ReplyWriter<'_>, specs: &[&Spec]) {
+    reply.map(specs.len());
+    for spec in specs {
+        reply.bulk(spec.name.as_bytes());
+        write_docs(reply, spec);
+    }
+}
+
+fn write_docs(reply: &mut ReplyWriter<'_>, spec: &Spec) {
+    let arguments = syntax::parse(spec.syntax);
+    reply.map(4 + usize::from(!arguments.is_empty()) + usize::from(!spec.subcommands.is_empty()));
+    for (field, text) in [
+        ("summary", spec.summary),
+        ("since", spec.since),
+        ("group", spec.group),
+        ("complexity", spec.complexity),
+    ] {
+        write_text(reply, field, text);
+    }
+    if !arguments.is_empty() {
+        write_arguments(reply, &arguments);
+    }
+    if !spec.subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        let subcommands: Vec<&Spec> = spec.subcommands.iter().collect();
+        write_map(reply, &subcommands);
+    }
+}
+
+fn write_text(reply: &mut ReplyWriter<'_>, field: &str, text: &str) {
+    reply.bulk(field.as_bytes());
+    reply.bulk(text.as_bytes());
+}
+
+fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument]) {
+    reply.bulk(b"arguments");
+    reply.array(arguments.len());
+    for argument in arguments {
+        let (kind, inner) = match &argument.kind {
+            Kind::Value(kind) => (*kind, &[][..]),
+            Kind::OneOf(inner) => ("oneof", &inner[..]),
+            Kind::Block(inner) => ("block", &inner[..]),
+        };
+        let is_key = kind == "key";
+        let has_flags = argument.optional || argument.multiple;
+        let optional_fields = [is_key, argument.token.is_some(), has_flags, !inner.is_empty()];
+        reply.map(2 + optional_fields.into_iter().filter(|&there| there).count());
+        write_text(reply, "name", &argument.name);
+        write_text(reply, "type", kind);
+        if is_key {
+            reply.bulk(b"key_spec_index");
+            reply.int(0);
+        }
+        if let Some(token) = argument.token {
+            write_text(reply, "token", token);
+        }
+        if has_flags {
+            reply.bulk(b"flags");
+            reply.set(usize::from(argument.optional) + usize::from(argument.multiple));
+            if argument.optional {
+                reply.simple("optional");
+            }
+            if argument.multiple {
+                reply.simple("multiple");
+            }
+        }
+        if !inner.is_empty() {
+            write_arguments(reply, inner);
+        }
+    }
+}

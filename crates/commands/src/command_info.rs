@@ -1,0 +1,251 @@
+//! COMMAND, COMMAND COUNT, COMMAND GETKEYS, COMMAND INFO, COMMAND LIST: the command table, as clients read it.
+
+use crate::glob::{self, Case};
+use crate::node_view::ConnectionCall;
+use crate::table::{ALL, Run, Spec};
+use crate::{CommandError, CommandTable};
+use tollgate_protocol::{ReplyWriter, Request};
+
+/// `COMMAND`
+pub(crate) fn all(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    let mut reply = call.reply();
+    reply.array(ALL.len());
+    for spec in &ALL {
+        write_spec(&mut reply, spec);
+    }
+    Ok(())
+}
+
+/// `COMMAND COUNT`
+pub(crate) fn count(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    call.reply().int(ALL.len() as i64);
+    Ok(())
+}
+
+/// `COMMAND INFO [command-name [command-name ...]]`
+pub(crate) fn info(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    if call.request.len() == 2 {
+        return all(call);
+    }
+    let request = call.request;
+    let table = CommandTable::default();
+    let mut reply = call.reply();
+    reply.array(request.len() - 2);
+    for name in request.iter().skip(2) {
+        match table.find_full(name) {
+            Some(spec) => write_spec(&mut reply, spec),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// The ten elements of a command (<https://redis.io/docs/latest/commands/command/>).
+fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
+    reply.array(10);
+    reply.bulk(spec.name.as_bytes());
+    reply.int(i64::from(spec.arity));
+    write_set(reply, spec.flags.iter().copied());
+    let (first, last, step) = spec.keys;
+    for position in [first, last, step] {
+        reply.int(i64::from(position));
+    }
+    let categories = categories(spec);
+    reply.set(categories.len());
+    for category in categories {
+        reply.simple(&format!("@{category}"));
+    }
+    reply.set(spec.tips.len());
+    for tip in spec.tips {
+        reply.bulk(tip.as_bytes());
+    }
+    reply.set(usize::from(spec.first_key().is_some()));
+    if spec.first_key().is_some() {
+        write_key_spec(reply, spec);
+    }
+    // Redis writes an empty set, but an array where there are some.
+    match spec.subcommands.len() {
+        0 => reply.set(0),
+        len => reply.array(len),
+    }
+    for sub in spec.subcommands {
+        write_spec(reply, sub);
+    }
+}
+
+fn write_set(reply: &mut ReplyWriter<'_>, words: impl ExactSizeIterator<Item = &'static str>) {
+    reply.set(words.len());
+    for word in words {
+        reply.simple(word);
+    }
+}
+
+/// Where the keys are: from the first one on, to `last` positions after it or before the end.
+fn write_key_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
+    let (first, last, step) = spec.keys;
+    let last_from_first = if last > 0 { last - first } else { last };
+    reply.map(3);
+    reply.bulk(b"flags");
+    write_set(reply, spec.key_use.iter().copied());
+    reply.bulk(b"begin_search");
+    write_search(reply, "index", &[("index", first)]);
+    reply.bulk(b"find_keys");
+    write_search(reply, "range", &[("lastkey", last_from_first), ("keystep", step), ("limit", 0)]);
+}
+
+fn write_search(reply: &mut ReplyWriter<'_>, kind: &str, numbers: &[(&str, i16)]) {
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(kind.as_bytes());
+    reply.bulk(b"spec");
+    reply.map(numbers.len());
+    for (name, number) in numbers {
+        reply.bulk(name.as_bytes());
+        reply.int(i64::from(*number));
+    }
+}
+
+/// The ACL categories: what the group and the flags say, and what the command adds.
+fn categories(spec: &Spec) -> Vec<&'static str> {
+    let mut categories = Vec::new();
+    if !matches!(spec.run, Run::Container) {
+        match spec.group {
+            "generic" => categories.push("keyspace"),
+            "connection" => categories.push("connection"),
+            _ => {}
+        }
+    }
+    for (flag, category) in [("write", "write"), ("readonly", "read"), ("admin", "admin"), ("admin", "dangerous")] {
+        if spec.has_flag(flag) {
+            categories.push(category);
+        }
+    }
+    categories.push(if spec.has_flag("fast") { "fast" } else { "slow" });
+    categories.extend(spec.categories);
+    categories
+}
+
+/// `COMMAND LIST [FILTERBY MODULE module-name|ACLCAT category|PATTERN pattern]`
+pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    let request = call.request;
+    let filter = match request.len() {
+        2 => None,
+        5 if request.arg(2).eq_ignore_ascii_case(b"FILTERBY") => Some(ListFilter::parse(request.arg(3), request.arg(4))?),
+        _ => return Err(CommandError::Syntax),
+    };
+    // With a filter Redis leaves containers' subcommands to the filter too; without one it lists everything.
+    let every = ALL.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
+    let names: Vec<&str> = every
+        .filter(|spec| filter.as_ref().is_none_or(|filter| filter.takes(spec)))
+        .map(|spec| spec.name)
+        .collect();
+    let mut reply = call.reply();
+    reply.array(names.len());
+    for name in names {
+        reply.bulk(name.as_bytes());
+    }
+    Ok(())
+}
+
+enum ListFilter<'a> {
+    /// Of a module; there are none.
+    Module,
+    Category(&'a [u8]),
+    Pattern(&'a [u8]),
+}
+
+impl<'a> ListFilter<'a> {
+    fn parse(kind: &[u8], value: &'a [u8]) -> Result<Self, CommandError> {
+        match kind {
+            kind if kind.eq_ignore_ascii_case(b"MODULE") => Ok(Self::Module),
+            kind if kind.eq_ignore_ascii_case(b"ACLCAT") => Ok(Self::Category(value)),
+            kind if kind.eq_ignore_ascii_case(b"PATTERN") => Ok(Self::Pattern(value)),
+            _ => Err(CommandError::Syntax),
+        }
+    }
+
+    fn takes(&self, spec: &Spec) -> bool {
+        match self {
+            Self::Module => false,
+            Self::Category(name) => categories(spec).iter().any(|category| name.eq_ignore_ascii_case(category.as_bytes())),
+            Self::Pattern(pattern) => glob::matches(pattern, spec.name.as_bytes(), Case::Insensitive),
+        }
+    }
+}
+
+/// `COMMAND GETKEYS command [arg [arg ...]]`
+pub(crate) fn get_keys(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    let (_, keys) = find_keys(call.request)?;
+    let mut reply = call.reply();
+    reply.array(keys.len());
+    for key in keys {
+        reply.bulk(key);
+    }
+    Ok(())
+}
+
+/// `COMMAND GETKEYSANDFLAGS command [arg [arg ...]]`
+pub(crate) fn get_keys_and_flags(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    let (spec, keys) = find_keys(call.request)?;
+    let mut reply = call.reply();
+    reply.array(keys.len());
+    for key in keys {
+        reply.array(2);
+        reply.bulk(key);
+        write_set(&mut reply, spec.key_use.iter().copied());
+    }
+    Ok(())
+}
+
+/// The keys of the command that starts at argument 2.
+fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<&[u8]>), CommandError> {
+    const FIRST: usize = 2;
+    let table = CommandTable::default();
+    let mut spec = table
+        .find(request.arg(FIRST))
+        .ok_or(CommandError::Refused("Invalid command specified"))?;
+    if let Some(name) = request.get(FIRST + 1)
+        && !spec.subcommands.is_empty()
+    {
+        let sub = spec.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.own_name().as_bytes()));
+        spec = sub.ok_or(CommandError::Refused("Invalid command specified"))?;
+    }
+    let args = request.len() - FIRST;
+    let Some(first) = spec.first_key() else {
+        return Err(CommandError::Refused("The command has no key arguments"));
+    };
+    if !spec.takes(args) {
+        return Err(CommandError::Refused("Invalid number of arguments specified for command"));
+    }
+    let (_, last, step) = spec.keys;
+    let last = if last < 0 { args - usize::from(last.unsigned_abs()) } else { usize::from(last.unsigned_abs()) };
+    let positions = (first..=last).step_by(usize::from(step.unsigned_abs()).max(1));
+    Ok((spec, positions.map(|position| request.arg(FIRST + position)).collect()))
+}
+
+/// `COMMAND HELP`
+pub(crate) fn help(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    call.write_help(
+        "COMMAND",
+        &[
+            "(no subcommand)",
+            "    Return details about all commands.",
+            "COUNT",
+            "    Return the total number of commands in this server.",
+            "LIST",
+            "    Return a list of all commands in this server.",
+            "INFO [<command-name> ...]",
+            "    Return details about multiple commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "DOCS [<command-name> ...]",
+            "    Return documentation details about multiple commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "GETKEYS <full-command>",
+            "    Return the keys from a full command.",
+            "GETKEYSANDFLAGS <full-command>",
+            "    Return the keys and the access flags from a full command.",
+        ],
+    )
+}

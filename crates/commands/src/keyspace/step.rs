@@ -1,0 +1,136 @@
+//! One step of a command over all keys, in one shard.
+
+use super::{KeyList, KeyspaceAnswer, KeyspaceOp, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned};
+use crate::Shard;
+use crate::glob::{self, Case};
+use crate::keys::Likely;
+use tollgate_script::ParamsId;
+use tollgate_store::{Cursor, EntryView, Keyspace, SCAN_SLOTS_PER_STEP, SLOTS, Space};
+
+/// Calls of the store's scan in one step: enough to pass every slot of a shard that has few keys.
+const SCANS_PER_STEP: usize = SLOTS as usize / SCAN_SLOTS_PER_STEP;
+
+/// Random entries that are looked at for one that exists before entries are looked at in order.
+const RANDOM_TRIES: usize = 64;
+
+impl Shard {
+    /// Does one bounded step. `now_us` is the node's clock.
+    pub fn keyspace(&mut self, op: &KeyspaceOp, now_us: u64) -> KeyspaceAnswer {
+        match op {
+            KeyspaceOp::Len { db } => KeyspaceAnswer::Len(self.store.len(Keyspace::Db(*db))),
+            KeyspaceOp::Flush { db } => {
+                let trash = self.store.flush(db.map(Keyspace::Db));
+                self.trash.push(trash);
+                KeyspaceAnswer::Flushed
+            }
+            KeyspaceOp::Free => KeyspaceAnswer::Freed {
+                more: self.free_trash(STEP_ENTRIES_MAX),
+            },
+            KeyspaceOp::Scan(op) => KeyspaceAnswer::Scanned(self.scan(op, now_us)),
+            KeyspaceOp::Random { db } => KeyspaceAnswer::Random(self.random_key(*db, now_us)),
+        }
+    }
+
+    fn scan(&mut self, op: &ScanOp, now_us: u64) -> Scanned {
+        let want = op.count.clamp(1, STEP_ENTRIES_MAX);
+        let mut keys = KeyList::default();
+        let mut unclear: Vec<Box<[u8]>> = Vec::new();
+        let mut looked_at = 0;
+        let mut cursor = op.cursor.store();
+        let mut next = None;
+        for scans in 1.. {
+            // One entry more each time after enough have been seen, until the cursor that the client gets has moved: it is
+            // coarser than the store's.
+            let more = want.saturating_sub(looked_at).max(1);
+            let mut show = |entry: EntryView<'_>| {
+                looked_at += 1;
+                let key = entry.bucket.key;
+                let wanted = op.pattern.as_deref().is_none_or(|pattern| glob::matches(pattern, key, Case::Sensitive));
+                if !wanted || !op.type_exists {
+                    return;
+                }
+                match self.likely(&entry.bucket, self.clock_of(entry.slot, now_us)) {
+                    Likely::Present => keys.push(key),
+                    Likely::Gone => {}
+                    Likely::Unclear => unclear.push(key.into()),
+                }
+            };
+            let Some(reached) = self.store.scan(Keyspace::Db(op.db), cursor, more, &mut show) else {
+                next = None;
+                break;
+            };
+            cursor = reached;
+            let shown = ScanCursor::before(reached);
+            if shown > op.cursor && (looked_at >= want || scans >= SCANS_PER_STEP) {
+                next = Some(shown);
+                break;
+            }
+        }
+        for key in unclear {
+            if self.is_present(op.db, &key, now_us) {
+                keys.push(&key);
+            }
+        }
+        Scanned { keys, looked_at, next }
+    }
+
+    /// A key that exists, if the tries find one.
+    fn random_key(&mut self, db: u8, now_us: u64) -> Option<Box<[u8]>> {
+        for _ in 0..RANDOM_TRIES {
+            let draw = self.next_draw();
+            let entry = self.store.random(Keyspace::Db(db), draw)?;
+            let key = entry.bucket.key;
+            match self.likely(&entry.bucket, self.clock_of(entry.slot, now_us)) {
+                Likely::Present => return Some(key.into()),
+                Likely::Gone => {}
+                Likely::Unclear => {
+                    let key: Box<[u8]> = key.into();
+                    if self.is_present(db, &key, now_us) {
+                        return Some(key);
+                    }
+                }
+            }
+        }
+        self.some_key(db, now_us)
+    }
+
+    /// The first key that exists among those that one step looks at.
+    fn some_key(&mut self, db: u8, now_us: u64) -> Option<Box<[u8]>> {
+        let mut candidates: Vec<Box<[u8]>> = Vec::new();
+        let mut cursor = Cursor::START;
+        let mut want = STEP_ENTRIES_MAX;
+        for _ in 0..SCANS_PER_STEP {
+            let reached = self.store.scan(Keyspace::Db(db), cursor, want, &mut |entry| {
+                want = want.saturating_sub(1);
+                if self.likely(&entry.bucket, self.clock_of(entry.slot, now_us)) != Likely::Gone {
+                    candidates.push(entry.bucket.key.into());
+                }
+            });
+            match reached {
+                Some(reached) if want > 0 && candidates.is_empty() => cursor = reached,
+                _ => break,
+            }
+        }
+        candidates.into_iter().find(|key| self.is_present(db, key, now_us))
+    }
+
+    fn is_present(&mut self, db: u8, key: &[u8], now_us: u64) -> bool {
+        let Ok(key) = self.bucket_key(Space::Db(db), key) else { return false };
+        self.present(now_us, &key).is_some()
+    }
+
+    fn clock_of(&self, slot: u16, now_us: u64) -> u64 {
+        self.store.slot(slot).map_or(now_us, |slot| slot.clock_us(now_us))
+    }
+
+    /// Frees some of what has been flushed; whether more waits.
+    pub(crate) fn free_trash(&mut self, entries_max: usize) -> bool {
+        let Self { trash, policies, .. } = self;
+        if let Some(flushed) = trash.last_mut()
+            && flushed.drop_some(entries_max, &mut |params| policies.release(ParamsId(params)))
+        {
+            trash.pop();
+        }
+        !trash.is_empty()
+    }
+}

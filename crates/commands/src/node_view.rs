@@ -1,0 +1,181 @@
+//! What commands about the connection and the server may ask of the node that runs them.
+
+use crate::{CommandError, Env, Session, WhenFull};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tollgate_limiter::RuleSet;
+use tollgate_protocol::{Proto, ReplyWriter, Request};
+
+/// The node, as commands see it. Every method returns at once; none waits for a shard.
+pub trait NodeView {
+    /// What does not change while the node runs.
+    fn about(&self) -> &About;
+
+    /// Whether clients must authenticate.
+    fn needs_password(&self) -> bool;
+
+    /// Whether a guess is the password, in a time that does not depend on what is wrong with it. `true` if there is none.
+    fn password_matches(&self, guess: &[u8]) -> bool;
+
+    /// Every setting, with its real value: those of Redis's names that the node has (`bind`, `port`, `databases`,
+    /// `maxmemory`, `maxmemory-policy`, `maxclients`, `timeout`, `save` and `appendonly` which are empty and `no`), and its own
+    /// as `section.key`. Never a password.
+    fn settings(&self) -> Vec<(String, String)>;
+
+    /// The rules now in force.
+    fn rules(&self) -> Arc<RuleSet>;
+
+    /// The policies now in force.
+    fn policies(&self) -> Vec<PolicyLabel>;
+
+    /// Sums over the workers; each may be a little behind.
+    fn totals(&self) -> Totals;
+
+    /// All client connections of the node, in the order of their ids. What they did last may be a little behind.
+    fn clients(&self) -> Vec<ClientInfo>;
+
+    /// Closes the connection of that id, without waiting for it. `false` if there is none.
+    fn close_client(&self, id: u64) -> bool;
+}
+
+/// What does not change while a node runs.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// The node's name.
+    pub name: String,
+    /// Tollgate's version.
+    pub version: &'static str,
+    /// 40 hexadecimal digits, different each time the node starts.
+    pub run_id: String,
+    /// Process id.
+    pub pid: u32,
+    /// The port on which clients of the default face connect.
+    pub tcp_port: u16,
+    /// Worker threads.
+    pub workers: usize,
+    /// The node's clock when it started, in microseconds.
+    pub started_us: u64,
+    /// The path of the program.
+    pub executable: String,
+    /// The path of the configuration file, or nothing.
+    pub config_file: String,
+    /// Most client connections at one time.
+    pub connections_max: usize,
+    /// Most bytes that entries may take; 0 sets no bound.
+    pub max_memory_bytes: u64,
+    /// What happens at that bound.
+    pub when_full: WhenFull,
+}
+
+/// A policy, as RL.INFO shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyLabel {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: u32,
+}
+
+/// What a node counts. Numbers that only grow start at 0 when the node starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Client connections now.
+    pub connections: u64,
+    /// Client connections so far.
+    pub connections_received: u64,
+    /// Client connections refused for want of room.
+    pub connections_rejected: u64,
+    /// Commands run, those answered with an error included.
+    pub commands: u64,
+    /// Bytes read from clients.
+    pub bytes_in: u64,
+    /// Bytes written to clients.
+    pub bytes_out: u64,
+    /// Checks admitted.
+    pub checks_allowed: u64,
+    /// Checks denied.
+    pub checks_denied: u64,
+    /// Checks answered with an error.
+    pub checks_failed: u64,
+    /// Buckets in each database.
+    pub keys: [u64; tollgate_store::DATABASES as usize],
+    /// Buckets of rules.
+    pub rule_buckets: u64,
+    /// Buckets dropped because they were full again.
+    pub expired: u64,
+    /// Buckets dropped for want of memory.
+    pub evicted: u64,
+    /// Bytes that entries take.
+    pub store_bytes: u64,
+    /// Bytes that the process has allocated.
+    pub allocated_bytes: u64,
+    /// Bytes of the process that are resident.
+    pub resident_bytes: u64,
+    /// User CPU time of the process, in microseconds.
+    pub cpu_user_us: u64,
+    /// System CPU time of the process, in microseconds.
+    pub cpu_system_us: u64,
+}
+
+/// A client connection, as CLIENT LIST shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// Number of the connection.
+    pub id: u64,
+    /// Where the client is.
+    pub peer: SocketAddr,
+    /// Where it connected to.
+    pub local: SocketAddr,
+    /// The name that it gave itself.
+    pub name: Box<[u8]>,
+    /// The name of its library.
+    pub lib_name: Box<[u8]>,
+    /// The version of its library.
+    pub lib_ver: Box<[u8]>,
+    /// The selected database.
+    pub db: u8,
+    /// The version of the protocol.
+    pub proto: Proto,
+    /// CLIENT NO-EVICT ON.
+    pub no_evict: bool,
+    /// CLIENT NO-TOUCH ON.
+    pub no_touch: bool,
+    /// The node's clock when it connected, in microseconds.
+    pub created_us: u64,
+    /// The node's clock at its last command, in microseconds.
+    pub last_active_us: u64,
+    /// Its last command.
+    pub last_command: Option<&'static str>,
+}
+
+/// A command that needs the connection and the node, but no shard.
+pub struct ConnectionCall<'a> {
+    /// The connection.
+    pub session: &'a mut Session,
+    /// The node.
+    pub node: &'a dyn NodeView,
+    /// The circumstances when the command came.
+    pub env: &'a Env,
+    /// The command.
+    pub request: Request<'a>,
+    /// Where the reply goes.
+    pub out: &'a mut Vec<u8>,
+}
+
+impl ConnectionCall<'_> {
+    /// Writes in the protocol that the connection speaks now.
+    pub(crate) fn reply(&mut self) -> ReplyWriter<'_> {
+        ReplyWriter::new(self.out, self.session.proto)
+    }
+
+    /// Writes the lines of a HELP, as Redis lays them out: a head, the given lines, and HELP itself.
+    pub(crate) fn write_help(&mut self, container: &str, lines: &[&str]) -> Result<(), CommandError> {
+        let mut reply = self.reply();
+        reply.array(lines.len() + 3);
+        reply.simple(&format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+        for line in lines.iter().chain(&["HELP", "    Prints this help."]) {
+            reply.simple(line);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! What a connection remembers between commands.
+
+use crate::node_view::{ClientInfo, NodeView};
+use crate::table::Spec;
+use crate::{CommandError, Env};
+use std::net::SocketAddr;
+use tollgate_protocol::Proto;
+
+/// The longest name of a connection or of its library. Redis sets no bound of its own.
+pub const CLIENT_NAME_MAX_BYTES: usize = 4096;
+
+/// The state of one connection.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// Number of the connection, unique while the node runs.
+    pub id: u64,
+    /// The selected database.
+    pub db: u8,
+    /// The version of the protocol.
+    pub proto: Proto,
+    /// Whether the connection may run everything.
+    pub authenticated: bool,
+    /// Set by QUIT and by a connection that kills itself: write what is due, then close.
+    pub close_after_reply: bool,
+    /// CLIENT NO-EVICT ON.
+    pub no_evict: bool,
+    /// CLIENT NO-TOUCH ON.
+    pub no_touch: bool,
+    /// Where the client is.
+    pub peer: SocketAddr,
+    /// Where it connected to.
+    pub local: SocketAddr,
+    /// The node's clock when it connected, in microseconds.
+    pub created_us: u64,
+    /// The node's clock at the last command, in microseconds.
+    pub last_active_us: u64,
+    /// The last command.
+    pub last_command: Option<&'static str>,
+    pub(crate) name: Box<[u8]>,
+    pub(crate) lib_name: Box<[u8]>,
+    pub(crate) lib_ver: Box<[u8]>,
+    changed: bool,
+}
+
+impl Session {
+    /// The session of a new connection. It is authenticated if the node asks for no password.
+    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, now_us: u64, node: &dyn NodeView) -> Self {
+        Self {
+            id,
+            db: 0,
+            proto: Proto::Resp2,
+            authenticated: !node.needs_password(),
+            close_after_reply: false,
+            no_evict: false,
+            no_touch: false,
+            peer,
+            local,
+            created_us: now_us,
+            last_active_us: now_us,
+            last_command: None,
+            name: Box::default(),
+            lib_name: Box::default(),
+            lib_ver: Box::default(),
+            changed: true,
+        }
+    }
+
+    /// Whether a command may run before the connection has authenticated, or it has. Call it for every command, after
+    /// [`CommandTable::resolve`](crate::CommandTable::resolve).
+    ///
+    /// # Errors
+    /// `NOAUTH`.
+    #[inline]
+    pub fn may_run(&self, spec: &Spec) -> Result<(), CommandError> {
+        if self.authenticated || spec.has_flag("no_auth") {
+            Ok(())
+        } else {
+            Err(CommandError::NoAuth)
+        }
+    }
+
+    /// Notes that a command is about to run.
+    #[inline]
+    pub fn begin(&mut self, spec: &Spec, now_us: u64) {
+        self.last_command = Some(spec.name);
+        self.last_active_us = now_us;
+    }
+
+    /// The circumstances of the next command.
+    #[inline]
+    pub fn env(&self, now_us: u64, wall_offset_us: i64) -> Env {
+        Env {
+            db: self.db,
+            proto: self.proto,
+            now_us,
+            wall_offset_us,
+        }
+    }
+
+    /// Whether something that CLIENT LIST shows, other than times and the last command, has changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What CLIENT LIST says of it.
+    pub fn info(&self) -> ClientInfo {
+        ClientInfo {
+            id: self.id,
+            peer: self.peer,
+            local: self.local,
+            name: self.name.clone(),
+            lib_name: self.lib_name.clone(),
+            lib_ver: self.lib_ver.clone(),
+            db: self.db,
+            proto: self.proto,
+            no_evict: self.no_evict,
+            no_touch: self.no_touch,
+            created_us: self.created_us,
+            last_active_us: self.last_active_us,
+            last_command: self.last_command,
+        }
+    }
+
+    /// The name that CLIENT SETNAME set, or nothing.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    pub(crate) fn note_change(&mut self) {
+        self.changed = true;
+    }
+
+    /// What RESET does: everything but the addresses, the times and the library is as on a new connection.
+    pub(crate) fn reset(&mut self, node: &dyn NodeView) {
+        self.db = 0;
+        self.proto = Proto::Resp2;
+        self.authenticated = !node.needs_password();
+        self.name = Box::default();
+        self.no_evict = false;
+        self.no_touch = false;
+        self.note_change();
+    }
+}

@@ -1,0 +1,129 @@
+//! A node for unit tests.
+
+use crate::node_view::{About, ClientInfo, NodeView, PolicyLabel, Totals};
+use crate::{Env, Session, WhenFull};
+use std::cell::RefCell;
+use std::sync::Arc;
+use tollgate_limiter::RuleSet;
+use tollgate_protocol::{Proto, Request};
+
+/// A node that is given its answers.
+pub(crate) struct TestNode {
+    pub about: About,
+    pub password: Option<Vec<u8>>,
+    pub rules: Arc<RuleSet>,
+    pub clients: Vec<ClientInfo>,
+    pub closed: RefCell<Vec<u64>>,
+}
+
+impl Default for TestNode {
+    fn default() -> Self {
+        Self {
+            about: About {
+                name: "node-1".to_owned(),
+                version: "0.1.0",
+                run_id: "ab".repeat(20),
+                pid: 7,
+                tcp_port: 6379,
+                workers: 2,
+                started_us: 1_000_000,
+                executable: String::new(),
+                config_file: String::new(),
+                connections_max: 10_000,
+                max_memory_bytes: 0,
+                when_full: WhenFull::Shed,
+            },
+            password: None,
+            rules: Arc::default(),
+            clients: Vec::new(),
+            closed: RefCell::default(),
+        }
+    }
+}
+
+impl NodeView for TestNode {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn needs_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    fn password_matches(&self, guess: &[u8]) -> bool {
+        self.password.as_ref().is_none_or(|password| password == guess)
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        [("maxmemory", "0"), ("save", ""), ("storage.idle_ms", "3600000")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec()
+    }
+
+    fn rules(&self) -> Arc<RuleSet> {
+        self.rules.clone()
+    }
+
+    fn policies(&self) -> Vec<PolicyLabel> {
+        vec![PolicyLabel {
+            name: "token_bucket".to_owned(),
+            version: 1,
+        }]
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            connections: 1,
+            ..Totals::default()
+        };
+        totals.keys[0] = 3;
+        totals
+    }
+
+    fn clients(&self) -> Vec<ClientInfo> {
+        self.clients.clone()
+    }
+
+    fn close_client(&self, id: u64) -> bool {
+        self.closed.borrow_mut().push(id);
+        self.clients.iter().any(|client| client.id == id)
+    }
+}
+
+/// A session of that node.
+pub(crate) fn session(node: &TestNode, id: u64) -> Session {
+    let address = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    Session::new(id, address(40_000 + id as u16), address(6379), 1_000_000, node)
+}
+
+/// Resolves and runs a connection command as the node does, and returns what the client reads.
+pub(crate) fn run(node: &TestNode, session: &mut Session, request: Request<'_>) -> String {
+    use crate::{CommandTable, ConnectionCall, Run};
+    let env: Env = session.env(5_000_000, 1_000_000_000_000_000);
+    let mut out = Vec::new();
+    let result = CommandTable::default().resolve(request).and_then(|(spec, _)| {
+        session.may_run(spec)?;
+        session.begin(spec, env.now_us);
+        let Run::Connection(run) = spec.run else { panic!("{} is no command of a connection", spec.name) };
+        run(&mut ConnectionCall {
+            session,
+            node,
+            env: &env,
+            request,
+            out: &mut out,
+        })
+    });
+    if let Err(error) = result {
+        assert!(out.is_empty(), "an error after a part of a reply");
+        error.write(&mut out, session.proto);
+    }
+    String::from_utf8(out).unwrap()
+}
+
+/// As [`run`], in a new session of a node without a password.
+pub(crate) fn run_alone(proto: Proto, line: &str) -> String {
+    let node = TestNode::default();
+    let mut session = session(&node, 1);
+    session.proto = proto;
+    crate::test_request::with_line(line, |request| run(&node, &mut session, request))
+}
