@@ -41,7 +41,7 @@ pub use keyspace::{
 pub use lookup::CommandTable;
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
-pub use shard::{FaultKind, PolicyStats, Shard, ShardConfig, ShardStats, Step, Verdict, WhenFull};
+pub use shard::{FaultKind, PolicyStats, Shard, ShardConfig, ShardError, ShardStats, Step, Verdict, WhenFull};
 pub use table::{ALL, ConnectionFn, KeyFn, Run, Spec};
 
 /// The version of Redis whose commands, options, errors and replies these are.

@@ -1,11 +1,10 @@
-//! The clients of a node, as `CLIENT LIST`, `CLIENT KILL` and the bound on connections see them.
+//! The clients of a node, as `CLIENT LIST` and `CLIENT KILL` see them.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tollgate_commands::ClientDetails;
+use tollgate_commands::{ClientInfo, Session};
 
 /// One connection, as seen from other threads.
 #[derive(Debug)]
@@ -14,16 +13,25 @@ pub struct Client {
     pub id: u64,
     /// The worker that has it.
     pub worker: usize,
-    /// The client's address.
-    pub peer: SocketAddr,
-    /// The node's address.
-    pub local: SocketAddr,
-    /// The node's clock when it connected, in microseconds.
-    pub created_us: u64,
-    /// The node's clock at its last turn, in microseconds.
-    pub last_turn_us: AtomicU64,
-    /// What the connection says of itself; written when it changes.
-    pub details: Mutex<ClientDetails>,
+    info: Mutex<ClientInfo>,
+}
+
+impl Client {
+    /// Notes what a session has become by the end of a turn.
+    pub fn note(&self, session: &mut Session) {
+        let mut info = self.info.lock();
+        if session.take_changed() {
+            *info = session.info();
+        } else {
+            info.last_active_us = session.last_active_us;
+            info.last_command = session.last_command;
+        }
+    }
+
+    /// What CLIENT LIST says of it.
+    pub fn info(&self) -> ClientInfo {
+        self.info.lock().clone()
+    }
 }
 
 /// All connections of a node.
@@ -34,19 +42,15 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Adds a connection unless there are `max` already.
-    pub fn add(&self, worker: usize, peer: SocketAddr, local: SocketAddr, now_us: u64) -> Arc<Client> {
-        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(Client {
-            id,
-            worker,
-            peer,
-            local,
-            created_us: now_us,
-            last_turn_us: AtomicU64::new(now_us),
-            details: Mutex::new(ClientDetails::default()),
-        });
-        self.by_id.lock().insert(id, Arc::clone(&client));
+    /// The number of the next connection.
+    pub fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Adds a connection.
+    pub fn add(&self, worker: usize, session: &Session) -> Arc<Client> {
+        let client = Arc::new(Client { id: session.id, worker, info: Mutex::new(session.info()) });
+        self.by_id.lock().insert(session.id, Arc::clone(&client));
         client
     }
 
@@ -55,13 +59,14 @@ impl Clients {
         self.by_id.lock().remove(&id);
     }
 
-    /// The connections, by id.
-    pub fn snapshot(&self) -> Vec<Arc<Client>> {
-        self.by_id.lock().values().cloned().collect()
+    /// The worker that has a connection.
+    pub fn worker_of(&self, id: u64) -> Option<usize> {
+        self.by_id.lock().get(&id).map(|client| client.worker)
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_id.lock().len()
+    /// What CLIENT LIST says of all connections, by id.
+    pub fn infos(&self) -> Vec<ClientInfo> {
+        let clients: Vec<_> = self.by_id.lock().values().cloned().collect();
+        clients.iter().map(|client| client.info()).collect()
     }
 }

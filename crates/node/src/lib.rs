@@ -1,6 +1,25 @@
 //! A node: workers, listeners, configuration, metrics.
 
+mod accept;
+pub mod admin;
+mod admin_thread;
+mod backend;
+mod clients;
+mod clock;
 pub mod config;
+mod connection;
+mod keyspace;
 pub mod limits;
+mod listen;
 pub mod logging;
 pub mod metrics;
+mod node;
+mod order;
+mod publish;
+mod remote;
+mod server;
+mod turn;
+mod view;
+mod worker;
+
+pub use server::{ServeError, serve};

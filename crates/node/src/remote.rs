@@ -1,7 +1,7 @@
 //! Commands on their way to another worker's shard, and their replies on the way back.
 
 use tokio::sync::oneshot;
-use tollgate_commands::{Env, KeyspaceAnswer, KeyspaceOp, Spec};
+use tollgate_commands::{CommandError, DirectAnswer, DirectCheck, Env, KeyspaceAnswer, KeyspaceOp, Spec};
 use tollgate_protocol::{ArgRange, Proto, Request};
 
 /// The commands that one pipeline read has for one shard, copied out of the read buffer.
@@ -87,11 +87,16 @@ impl Replies {
     }
 }
 
+/// What a check that is no command came to.
+pub type CheckResult = Result<DirectAnswer, CommandError>;
+
 /// What waits in a shard's mailbox.
 #[derive(Debug)]
 pub enum Job {
     /// Run these commands.
     Batch(Batch, oneshot::Sender<Replies>),
+    /// Decide one check, in that database.
+    Check(u8, DirectCheck, oneshot::Sender<CheckResult>),
     /// Do one bounded step of a command over all shards.
     Keyspace(KeyspaceOp, oneshot::Sender<KeyspaceAnswer>),
 }

@@ -1,9 +1,6 @@
 //! A worker: one thread with its connections, its shard, its mailbox and the runtime that turns them.
 
-use crate::clients::{Client, Clients};
-use crate::clock::NodeClock;
 use crate::connection::{self, TurnBuffers};
-use crate::limits::Bound;
 use crate::metrics::WorkerCounters;
 use crate::node::Node;
 use crate::remote::{Batch, Job, Replies};
@@ -15,8 +12,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, LocalSet};
-use tollgate_commands::{CheckQueue, Env, Flow, Shard, ShardConfig, ShardError, Step};
-use tollgate_protocol::ReplyWriter;
+use tollgate_protocol::Proto;
+use tollgate_commands::{CheckQueue, Env, Flow, Session, Shard, ShardConfig, ShardError, Step};
 
 /// Orders to a worker, besides jobs for its shard.
 #[derive(Debug)]
@@ -79,15 +76,18 @@ impl Worker {
     }
 
     /// The circumstances of a command that runs now.
-    pub fn env(&self, now_us: u64, db: u8, proto: tollgate_protocol::Proto) -> Env {
+    pub fn env(&self, now_us: u64, db: u8, proto: Proto) -> Env {
         Env { db, proto, now_us, wall_offset_us: self.wall_offset_us.get() }
     }
 
-    /// Decides what is queued, letting others run whenever the policies have used up their time.
-    pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) {
+    /// Decides what is queued, letting others run whenever the policies have used up their time. Answers whether it did.
+    pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> bool {
+        let mut yielded = false;
         while self.shard.borrow_mut().flush(env, queue, out) == Flow::Yield {
+            yielded = true;
             tokio::task::yield_now().await;
         }
+        yielded
     }
 
     /// Starts serving a connection.
@@ -95,14 +95,17 @@ impl Worker {
         let stream = TcpStream::from_std(stream)?;
         stream.set_nodelay(true)?;
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-        let client = self.node.clients.add(self.index, peer, local, self.node.clock.now_us());
+        let id = self.node.clients.next_id();
+        let session = Session::new(id, peer, local, self.node.clock.now_us(), &*self.node);
+        let client = self.node.clients.add(self.index, &session);
+        // Made here and not in the task: a task that is ended before it began would not drop what it was to make.
+        let gone = Gone { worker: Rc::clone(self), id };
         let (busy, leave) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(self.draining.get())));
-        let id = client.id;
         let task = {
-            let (worker, client, busy, leave) = (Rc::clone(self), Arc::clone(&client), Rc::clone(&busy), Rc::clone(&leave));
+            let (worker, busy, leave) = (Rc::clone(self), Rc::clone(&busy), Rc::clone(&leave));
             tokio::task::spawn_local(async move {
-                let _gone = Gone { worker: Rc::clone(&worker), client: Arc::clone(&client) };
-                connection::serve(worker, stream, client, busy, leave).await;
+                let _gone = gone;
+                connection::serve(worker, stream, client, session, busy, leave).await;
             })
         };
         self.tracked.borrow_mut().insert(id, Tracked { task: task.abort_handle(), busy, leave });
@@ -128,7 +131,9 @@ impl Worker {
                 let step = self.shard.borrow_mut().run(&env, queue, spec, request, &mut replies.bytes);
                 match step {
                     Step::Done => break,
-                    Step::FlushFirst => self.flush(&env, queue, &mut replies.bytes).await,
+                    Step::FlushFirst => {
+                        self.flush(&env, queue, &mut replies.bytes).await;
+                    }
                 }
             }
         }
@@ -147,6 +152,13 @@ impl Worker {
         while let Some(job) = mailbox.recv().await {
             match job {
                 Job::Batch(batch, reply_to) => self.run_batch(batch, &mut queue, reply_to).await,
+                Job::Check(db, check, reply_to) => {
+                    let started = Instant::now();
+                    let env = self.env(self.node.clock.at(started), db, Proto::Resp2);
+                    let answer = self.shard.borrow_mut().check_direct(&env, &check);
+                    let _ = reply_to.send(answer);
+                    self.counters().stretch(started.elapsed());
+                }
                 Job::Keyspace(op, reply_to) => {
                     let started = Instant::now();
                     let answer = self.shard.borrow_mut().keyspace(&op, self.node.clock.at(started));
@@ -159,31 +171,47 @@ impl Worker {
         }
     }
 
-    /// Housekeeping: publishes counters, follows the wall clock, sweeps.
+    /// Housekeeping: publishes counters, follows the wall clock, sweeps. A pass of the sweep over the whole shard starts once an
+    /// interval; it goes in steps, and between two of them the worker does other things for several times as long.
     async fn tidy(self: Rc<Self>) {
         let storage = &self.node.config.storage;
-        let interval = Duration::from_millis(storage.sweep_interval_ms);
-        let budget = Duration::from_micros(storage.sweep_budget_us);
+        let pass_interval = Duration::from_millis(storage.sweep_interval_ms);
+        let step = Duration::from_micros(storage.sweep_budget_us);
+        let mut published = Instant::now();
         loop {
-            self.wall_offset_us.set(self.node.clock.wall_offset_us());
-            let mut more = true;
-            while more {
-                let started = Instant::now();
-                let now_us = self.node.clock.at(started);
-                while more && started.elapsed() < budget {
-                    more = self.shard.borrow_mut().tidy(now_us, TIDY_ENTRIES);
+            let pass_started = Instant::now();
+            while self.tidy_step(step) {
+                if published.elapsed() >= PUBLISH_INTERVAL {
+                    published = Instant::now();
+                    crate::publish::publish(&self);
                 }
-                self.counters().stretch(started.elapsed());
-                tokio::task::yield_now().await;
+                tokio::time::sleep(step * TIDY_REST).await;
             }
-            self.publish();
-            tokio::time::sleep(interval).await;
+            // The counters are wanted more often than passes.
+            loop {
+                published = Instant::now();
+                crate::publish::publish(&self);
+                self.wall_offset_us.set(self.node.clock.wall_offset_us());
+                let left = pass_interval.saturating_sub(pass_started.elapsed());
+                if left.is_zero() {
+                    break;
+                }
+                tokio::time::sleep(left.min(PUBLISH_INTERVAL)).await;
+            }
         }
     }
 
-    fn publish(&self) {
-        let shard = self.shard.borrow();
-        self.counters().publish(&shard);
+    /// One step of the sweep; whether the pass goes on.
+    fn tidy_step(&self, budget: Duration) -> bool {
+        let started = Instant::now();
+        let now_us = self.node.clock.at(started);
+        let mut shard = self.shard.borrow_mut();
+        let mut more = true;
+        while more && started.elapsed() < budget {
+            more = shard.tidy(now_us, TIDY_ENTRIES);
+        }
+        self.counters().stretch(started.elapsed());
+        more
     }
 
     async fn run_control(self: Rc<Self>, mut control: mpsc::Receiver<Control>) {
@@ -191,6 +219,7 @@ impl Worker {
             match order {
                 Control::Serve(stream) => {
                     if let Err(error) = self.serve(stream) {
+                        self.node.unplace_connection(self.index);
                         tracing::debug!(event = "connection_lost", %error);
                     }
                 }
@@ -203,7 +232,12 @@ impl Worker {
                     self.draining.set(true);
                     self.tracked.borrow().values().for_each(Self::end);
                     while !self.tracked.borrow().is_empty() {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        tokio::time::sleep(DRAIN_POLL).await;
+                    }
+                    // The other workers' connections may still wait for this shard.
+                    self.node.worker_drained();
+                    while !self.node.all_drained() {
+                        tokio::time::sleep(DRAIN_POLL).await;
                     }
                     return;
                 }
@@ -212,19 +246,27 @@ impl Worker {
     }
 }
 
-/// Entries that one step of the sweep looks at between two looks at the clock.
-const TIDY_ENTRIES: usize = 256;
+/// How often a draining worker looks whether it, or the others, are done.
+const DRAIN_POLL: Duration = Duration::from_millis(1);
+
+/// Entries that a step of the sweep looks at between two looks at the clock.
+const TIDY_ENTRIES: usize = 128;
+/// How many times as long as a step of the sweep the worker does other things before the next.
+const TIDY_REST: u32 = 4;
+/// How often counters are published.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Takes a connection off the lists when its task ends, however it ends.
 struct Gone {
     worker: Rc<Worker>,
-    client: Arc<Client>,
+    id: u64,
 }
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        self.worker.tracked.borrow_mut().remove(&self.client.id);
-        self.worker.node.connection_ended(self.worker.index, self.client.id);
+        self.worker.tracked.borrow_mut().remove(&self.id);
+        self.worker.counters().connection_closed();
+        self.worker.node.connection_ended(self.worker.index, self.id);
     }
 }
 

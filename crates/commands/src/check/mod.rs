@@ -6,7 +6,7 @@ mod parse;
 mod queue;
 mod reply;
 
-pub(crate) use alone::{Live, rl_refund, rl_reset};
+pub(crate) use alone::{rl_refund, rl_reset};
 pub(crate) use parse::{cl_throttle, rl_check};
 pub use direct::{DirectAgainst, DirectAnswer, DirectCheck};
 pub use queue::{CheckQueue, Flow};

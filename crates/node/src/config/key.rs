@@ -4,6 +4,7 @@
 //! the texts of errors all read that declaration.
 
 use super::address::ListenAddress;
+use std::fmt;
 use tollgate_limiter::parse_duration;
 
 /// One configuration key.
@@ -92,6 +93,18 @@ impl Value {
             Value::Address(address) => toml::Value::String(address.to_string()).to_string(),
             Value::Flag(flag) => flag.to_string(),
             Value::Number(number) => number.to_string(),
+        }
+    }
+}
+
+/// The bare value, without the quotes of TOML.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(text) => f.write_str(text),
+            Value::Address(address) => address.fmt(f),
+            Value::Flag(flag) => flag.fmt(f),
+            Value::Number(number) => number.fmt(f),
         }
     }
 }

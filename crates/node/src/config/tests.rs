@@ -79,10 +79,7 @@ fn every_declaration_fits_its_type() {
     let defaults = Config::default();
     for (key, value) in defaults.keys() {
         let mut config = Config::default();
-        let text = match &value {
-            Value::Text(text) => text.clone(),
-            other => other.to_toml().trim_matches('"').to_owned(),
-        };
+        let text = value.to_string();
         config
             .set(key.section, key.name, Raw::Plain(&text), Origin::Set)
             .unwrap();

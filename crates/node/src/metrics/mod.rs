@@ -11,7 +11,7 @@ mod text;
 
 pub use counter::{Counter, SharedCounter};
 pub use histogram::Histogram;
-pub use process::{process_cpu_time_ns, resident_bytes, thread_cpu_time_ns};
+pub use process::{cpu_times_us, process_cpu_time_ns, resident_bytes, thread_cpu_time_ns};
 pub use text::CONTENT_TYPE;
 
 use crate::limits::Bound;

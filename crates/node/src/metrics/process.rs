@@ -20,6 +20,22 @@ fn cpu_time_ns(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Processor time of this process so far in user and in system mode, in microseconds, in steps of a clock tick (10 ms);
+/// zero where the system does not say (Linux does).
+pub fn cpu_times_us() -> (u64, u64) {
+    read_cpu_times_us().unwrap_or_default()
+}
+
+fn read_cpu_times_us() -> Option<(u64, u64)> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field, the name, may hold blanks and brackets; the 14th and 15th are the times.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut times = after_name.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
+    let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
+    Some((user * tick_us, system * tick_us))
+}
+
 /// Resident memory in bytes, where the system says (Linux).
 pub fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -48,6 +64,21 @@ mod tests {
         }
         // The clock of a process may lag behind those of its threads by a tick.
         assert!(process_cpu_time_ns() >= process_before_ns + 2_000_000);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn user_and_system_time_are_the_time_of_the_process() {
+        const TICK_US: u64 = 10_000;
+        let mut x = 1u64;
+        while process_cpu_time_ns() < 50_000_000 {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        let before_us = process_cpu_time_ns() / 1_000;
+        let (user_us, system_us) = cpu_times_us();
+        let after_us = process_cpu_time_ns() / 1_000;
+        let both_us = user_us + system_us;
+        assert!(user_us > 0 && both_us + 4 * TICK_US >= before_us && both_us <= after_us + 4 * TICK_US);
     }
 
     #[cfg(target_os = "linux")]

@@ -1,0 +1,193 @@
+//! One client's connection: reads, turns, writes.
+
+use crate::clients::Client;
+use crate::limits::Bound;
+use crate::turn::Turn;
+use crate::worker::Worker;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tollgate_commands::Session;
+use tollgate_protocol::{Progress, ReplyWriter, Scanner};
+
+pub use crate::turn::TurnBuffers;
+
+/// Bytes of an unfinished request that a connection keeps room for; what a larger one needed is given back.
+const KEPT_PARTIAL_BYTES: usize = 4 * 1024;
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub enum End {
+    /// The client closed it, or it broke.
+    Gone,
+    /// The client broke the protocol; it has been told.
+    Protocol,
+    /// The node wants it closed, or the client said QUIT.
+    Asked,
+}
+
+/// What a connection consists of.
+pub struct Connection {
+    /// Its worker.
+    pub worker: Rc<Worker>,
+    /// Its socket.
+    pub stream: TcpStream,
+    /// How the other threads see it.
+    pub client: Arc<Client>,
+    /// What its commands have set.
+    pub session: Session,
+    scanner: Scanner,
+    /// The start of a request whose rest has not come yet. Empty most of the time: then requests are scanned where they
+    /// were read to.
+    partial: Vec<u8>,
+    /// Set when somebody wants the connection to end after its turn.
+    leave: Rc<Cell<bool>>,
+}
+
+/// Serves a connection until it ends.
+pub async fn serve(worker: Rc<Worker>, stream: TcpStream, client: Arc<Client>, session: Session, busy: Rc<Cell<bool>>, leave: Rc<Cell<bool>>) {
+    let mut scanner = Scanner::new(worker.node.scan_limits);
+    scanner.set_authenticated(session.authenticated);
+    let mut connection = Connection { worker, stream, client, session, scanner, partial: Vec::new(), leave };
+    let end = loop {
+        busy.set(false);
+        if connection.leave.get() {
+            break End::Asked;
+        }
+        let mut buffers = match connection.read().await {
+            Ok(buffers) => buffers,
+            Err(end) => break end,
+        };
+        busy.set(true);
+        let turned = connection.turn(&mut buffers).await;
+        connection.worker.return_buffers(buffers);
+        if let Err(end) = turned {
+            break end;
+        }
+    };
+    tracing::trace!(event = "connection_ended", id = connection.client.id, why = ?end);
+}
+
+impl Connection {
+    /// Waits for bytes. Buffers are taken only when there are some, so an idle connection holds none.
+    async fn read(&mut self) -> Result<TurnBuffers, End> {
+        let Self { worker, stream, .. } = self;
+        poll_fn(|cx| {
+            let mut buffers = worker.take_buffers();
+            let mut into = ReadBuf::new(&mut buffers.input);
+            let polled = Pin::new(&mut *stream).poll_read(cx, &mut into);
+            let filled = into.filled().len();
+            match polled {
+                Poll::Pending => {
+                    worker.return_buffers(buffers);
+                    Poll::Pending
+                }
+                Poll::Ready(Ok(())) if filled > 0 => {
+                    buffers.filled = filled;
+                    Poll::Ready(Ok(buffers))
+                }
+                Poll::Ready(_) => {
+                    worker.return_buffers(buffers);
+                    Poll::Ready(Err(End::Gone))
+                }
+            }
+        })
+        .await
+    }
+
+    /// Runs every whole request of what was read, and writes the replies.
+    async fn turn(&mut self, buffers: &mut TurnBuffers) -> Result<(), End> {
+        let started = Instant::now();
+        let worker = Rc::clone(&self.worker);
+        let now_us = worker.node.clock.at(started);
+        // Taken out, so that the bytes can be borrowed while the turn works on the rest.
+        let input = std::mem::take(&mut buffers.input);
+        let mut partial = std::mem::take(&mut self.partial);
+        let (end, consumed, commands) = if partial.is_empty() {
+            self.run_requests(buffers, &input[..buffers.filled], now_us).await
+        } else {
+            partial.extend_from_slice(&input[..buffers.filled]);
+            self.run_requests(buffers, &partial, now_us).await
+        };
+        if partial.is_empty() {
+            partial.extend_from_slice(&input[consumed..buffers.filled]);
+        } else {
+            partial.drain(..consumed);
+        }
+        if partial.len() <= KEPT_PARTIAL_BYTES {
+            partial.shrink_to(KEPT_PARTIAL_BYTES);
+        }
+        buffers.input = input;
+        self.partial = partial;
+        self.client.note(&mut self.session);
+        let counters = worker.counters();
+        counters.received_bytes.add(buffers.filled as u64);
+        let written = write_all(&worker, &mut self.stream, &mut buffers.out).await;
+        let duration = started.elapsed();
+        counters.turn(commands, duration);
+        if buffers.was_alone() {
+            counters.stretch(duration);
+        }
+        written.and(end)
+    }
+
+    /// Returns how the turn ended, how many bytes it consumed and how many commands it ran.
+    async fn run_requests(&mut self, buffers: &mut TurnBuffers, bytes: &[u8], now_us: u64) -> (Result<(), End>, usize, u64) {
+        let mut consumed = 0;
+        let mut commands = 0;
+        let mut turn = Turn::new(&self.worker, buffers, now_us);
+        let end = loop {
+            let window = &bytes[consumed..];
+            match self.scanner.next(window) {
+                Ok(Progress::Request { consumed: length }) => {
+                    let request = self.scanner.request(window);
+                    commands += 1;
+                    turn.run(&mut self.session, request).await;
+                    consumed += length;
+                    if self.session.close_after_reply {
+                        break Err(End::Asked);
+                    }
+                    self.scanner.set_authenticated(self.session.authenticated);
+                    if turn.is_large() {
+                        turn.finish(&self.session).await;
+                        if let Err(end) = write_all(&self.worker, &mut self.stream, turn.out()).await {
+                            break Err(end);
+                        }
+                    }
+                }
+                Ok(Progress::Empty { consumed: length }) => consumed += length,
+                Ok(Progress::Incomplete { .. }) => break Ok(()),
+                Err(error) => {
+                    turn.finish(&self.session).await;
+                    self.worker.counters().protocol_error(&error);
+                    ReplyWriter::new(turn.out(), self.session.proto).protocol_error(&error);
+                    break Err(End::Protocol);
+                }
+            }
+        };
+        turn.finish(&self.session).await;
+        (end, consumed, commands)
+    }
+}
+
+/// Sends what is in `out` and empties it. Nothing more is read from the client meanwhile, so a client that does not read
+/// its replies holds one turn's worth of them, and only waits for itself.
+async fn write_all(worker: &Worker, stream: &mut TcpStream, out: &mut Vec<u8>) -> Result<(), End> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    if out.len() > worker.node.config.limits.output_bytes {
+        worker.counters().limit_hit(Bound::OutputBytes);
+        return Err(End::Asked);
+    }
+    worker.counters().sent_bytes.add(out.len() as u64);
+    let sent = stream.write_all(out).await;
+    out.clear();
+    sent.map_err(|_| End::Gone)
+}

@@ -1,0 +1,111 @@
+//! Commands over several shards: carries operations to them and answers back.
+
+use crate::limits::Bound;
+use crate::order::Lost;
+use crate::remote::{Batch, Replies};
+use crate::worker::Worker;
+use std::rc::Rc;
+use std::time::Instant;
+use tollgate_commands::{CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, Spec};
+use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_store::slot_of;
+
+/// Runs a command over all keys and writes its reply.
+pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, request: Request<'_>, out: &mut Vec<u8>) {
+    let node = &worker.node;
+    let run = KeyspaceRun::new(command, env, request, node.shard_slots(), node.config.limits.keys_reply);
+    let finished = match run {
+        Ok(run) => carry(worker, run).await,
+        Err(error) => Err(error.into()),
+    };
+    match finished {
+        Ok(run) => run.finish(env, out),
+        Err(Stopped::Error(error)) => error.write(out, env.proto),
+        Err(Stopped::Lost(lost)) => out.extend_from_slice(lost.reply()),
+    }
+}
+
+/// Why a command over several shards came to no end.
+enum Stopped {
+    Error(CommandError),
+    Lost(Lost),
+}
+
+impl From<CommandError> for Stopped {
+    fn from(error: CommandError) -> Self {
+        Self::Error(error)
+    }
+}
+
+async fn carry(worker: &Rc<Worker>, mut run: KeyspaceRun) -> Result<KeyspaceRun, Stopped> {
+    while let Some((shard, op)) = run.ask() {
+        let answer = ask(worker, shard, op).await.map_err(|lost| {
+            note(worker, lost);
+            Stopped::Lost(lost)
+        })?;
+        run.take(answer)?;
+    }
+    Ok(run)
+}
+
+async fn ask(worker: &Rc<Worker>, shard: usize, op: KeyspaceOp) -> Result<KeyspaceAnswer, Lost> {
+    if shard != worker.index {
+        return worker.node.post_keyspace(shard, op)?.await.map_err(|_| Lost::ShardGone);
+    }
+    let started = Instant::now();
+    let answer = worker.shard.borrow_mut().keyspace(&op, worker.node.clock.at(started));
+    worker.counters().stretch(started.elapsed());
+    // The next step may be as long: others first.
+    tokio::task::yield_now().await;
+    Ok(answer)
+}
+
+fn note(worker: &Worker, lost: Lost) {
+    if lost == Lost::MailboxFull {
+        worker.counters().limit_hit(Bound::MailboxBatches);
+    }
+}
+
+/// Runs a command that does the same to each of its keys, in the shards that have them, and answers the sum. If one shard
+/// cannot take it, the answer is that error, although others have done their part.
+pub async fn run_each_key(worker: &Rc<Worker>, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) {
+    let mut by_owner: Vec<Vec<&[u8]>> = vec![vec![request.arg(0)]; worker.node.workers()];
+    for key in request.iter().skip(1) {
+        by_owner[worker.node.owner(slot_of(key))].push(key);
+    }
+    let mut waiting = Vec::new();
+    for (owner, args) in by_owner.iter().enumerate().filter(|(_, args)| args.len() > 1) {
+        let mut batch = Batch::default();
+        batch.push_args(spec, env, args.iter().copied());
+        // This worker's own shard is asked through its mailbox, too: the command runs there like the other parts.
+        waiting.push(worker.node.post_batch(owner, batch));
+    }
+    let mut sum = 0;
+    let mut failed = None;
+    for posted in waiting {
+        let replies = match posted {
+            Ok(replies) => replies.await.map_err(|_| Lost::ShardGone),
+            Err(lost) => Err(lost),
+        };
+        match replies.as_ref().map(integer) {
+            Ok(Ok(count)) => sum += count,
+            Ok(Err(error)) => failed = Some(error.to_vec()),
+            Err(lost) => {
+                note(worker, *lost);
+                failed = Some(lost.reply().to_vec());
+            }
+        }
+    }
+    match failed {
+        Some(error) => out.extend_from_slice(&error),
+        None => ReplyWriter::new(out, env.proto).int(sum),
+    }
+}
+
+/// The integer that the only reply is, or the reply if it is something else.
+fn integer(replies: &Replies) -> Result<i64, &[u8]> {
+    let reply = replies.get(0).unwrap_or_default();
+    let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
+    let number = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    number.ok_or(reply)
+}

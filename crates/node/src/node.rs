@@ -1,0 +1,268 @@
+//! What all threads of a node share.
+
+use crate::clients::Clients;
+use crate::clock::NodeClock;
+use crate::config::Config;
+use crate::metrics::{Counter, Metrics};
+use crate::order::Lost;
+use crate::remote::{Batch, CheckResult, Job, Replies};
+use crate::worker::Control;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::{mpsc, oneshot};
+use tokio::sync::Notify;
+use tollgate_commands::{About, CommandTable, DirectCheck, KeyspaceAnswer, KeyspaceOp, PolicyLabel};
+use tollgate_limiter::RuleSet;
+use tollgate_protocol::ScanLimits;
+use tollgate_store::{DATABASES, SLOTS};
+
+/// One node.
+#[derive(Debug)]
+pub struct Node {
+    /// Its configuration.
+    pub config: Config,
+    /// Its clock.
+    pub clock: NodeClock,
+    /// What it counts.
+    pub metrics: Arc<Metrics>,
+    /// Its clients.
+    pub clients: Clients,
+    /// The commands by name.
+    pub commands: CommandTable,
+    /// Bounds of requests.
+    pub scan_limits: ScanLimits,
+    /// What does not change while it runs.
+    pub about: About,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The rules.
+    pub rules: Arc<RuleSet>,
+    /// The policies, by the numbers of the shards' hosts.
+    pub policies: Vec<PolicyLabel>,
+    mailboxes: Vec<mpsc::Sender<Job>>,
+    controls: Vec<mpsc::Sender<Control>>,
+    /// Connections of each worker.
+    loads: Vec<AtomicUsize>,
+    /// Buckets of each worker, by keyspace.
+    pub keys: Vec<KeyCounts>,
+    draining: AtomicBool,
+    shard_slots: Arc<[Range<u16>]>,
+    drain_begins: Notify,
+    drained: AtomicUsize,
+}
+
+/// How many buckets a worker's shard has, by database, and of rules. A worker writes its own now and then.
+#[derive(Debug, Default)]
+pub struct KeyCounts {
+    /// By database.
+    pub databases: [Counter; DATABASES as usize],
+    /// Of rules.
+    pub rules: Counter,
+}
+
+/// Ends of the channels to the workers.
+#[derive(Debug)]
+pub struct Outboxes {
+    /// To their shards, in their order.
+    pub mailboxes: Vec<mpsc::Sender<Job>>,
+    /// To themselves.
+    pub controls: Vec<mpsc::Sender<Control>>,
+}
+
+/// What a node is made of, apart from its channels.
+#[derive(Debug)]
+pub struct Parts {
+    /// The configuration.
+    pub config: Config,
+    /// The clock.
+    pub clock: NodeClock,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The rules.
+    pub rules: Arc<RuleSet>,
+    /// The policies.
+    pub policies: Vec<PolicyLabel>,
+    /// What does not change while it runs.
+    pub about: About,
+}
+
+impl Node {
+    /// Puts a node together.
+    pub fn new(parts: Parts, outboxes: Outboxes) -> Self {
+        let limits = &parts.config.limits;
+        let scan_limits = ScanLimits {
+            max_args: limits.request_args,
+            max_bulk_bytes: limits.bulk_bytes,
+            max_inline_bytes: limits.inline_bytes,
+            max_request_bytes: limits.request_bytes,
+        };
+        let mut loads = Vec::new();
+        loads.resize_with(outboxes.mailboxes.len(), AtomicUsize::default);
+        let workers = outboxes.mailboxes.len();
+        let shard_slots = (0..workers).map(|worker| slots_of(worker, workers)).collect();
+        let mut keys = Vec::new();
+        keys.resize_with(outboxes.mailboxes.len(), KeyCounts::default);
+        Self {
+            config: parts.config,
+            clock: parts.clock,
+            metrics: parts.metrics,
+            clients: Clients::default(),
+            commands: CommandTable::default(),
+            scan_limits,
+            about: parts.about,
+            listen: parts.listen,
+            rules: parts.rules,
+            policies: parts.policies,
+            mailboxes: outboxes.mailboxes,
+            controls: outboxes.controls,
+            loads,
+            keys,
+            shard_slots,
+            drain_begins: Notify::new(),
+            draining: AtomicBool::new(false),
+            drained: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// The slots of each shard, in ascending order.
+    pub fn shard_slots(&self) -> Arc<[Range<u16>]> {
+        Arc::clone(&self.shard_slots)
+    }
+
+    /// The worker whose shard has the slot.
+    pub fn owner(&self, slot: u16) -> usize {
+        owner(slot, self.workers())
+    }
+
+    /// Sends commands to a worker's shard.
+    pub fn post_batch(&self, worker: usize, batch: Batch) -> Result<oneshot::Receiver<Replies>, Lost> {
+        let (reply_to, replies) = oneshot::channel();
+        self.post(worker, Job::Batch(batch, reply_to)).map(|()| replies)
+    }
+
+    /// Sends one step of a command over all shards to a worker's shard.
+    pub fn post_keyspace(&self, worker: usize, op: KeyspaceOp) -> Result<oneshot::Receiver<KeyspaceAnswer>, Lost> {
+        let (reply_to, answer) = oneshot::channel();
+        self.post(worker, Job::Keyspace(op, reply_to)).map(|()| answer)
+    }
+
+    /// Sends one check to a worker's shard.
+    pub fn post_check(&self, worker: usize, db: u8, check: DirectCheck) -> Result<oneshot::Receiver<CheckResult>, Lost> {
+        let (reply_to, answer) = oneshot::channel();
+        self.post(worker, Job::Check(db, check, reply_to)).map(|()| answer)
+    }
+
+    fn post(&self, worker: usize, job: Job) -> Result<(), Lost> {
+        self.mailboxes[worker].try_send(job).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Lost::MailboxFull,
+            mpsc::error::TrySendError::Closed(_) => Lost::ShardGone,
+        })
+    }
+
+    /// The worker with the fewest connections, counted as having one more.
+    pub fn place_connection(&self) -> usize {
+        let mut place = 0;
+        for (worker, load) in self.loads.iter().enumerate() {
+            if load.load(Ordering::Relaxed) < self.loads[place].load(Ordering::Relaxed) {
+                place = worker;
+            }
+        }
+        self.loads[place].fetch_add(1, Ordering::Relaxed);
+        place
+    }
+
+    /// Connections in all.
+    pub fn connections(&self) -> usize {
+        self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Takes back what [`Node::place_connection`] counted, for a connection that never got to its worker.
+    pub fn unplace_connection(&self, worker: usize) {
+        self.loads[worker].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection has ended.
+    pub fn connection_ended(&self, worker: usize, id: u64) {
+        self.clients.remove(id);
+        self.unplace_connection(worker);
+    }
+
+    /// Tells a worker something. `false` if it is gone or has too many orders waiting.
+    pub fn order(&self, worker: usize, order: Control) -> bool {
+        self.controls[worker].try_send(order).is_ok()
+    }
+
+    /// Begins to drain: no new connections, and every worker ends those it has.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.drain_begins.notify_waiters();
+        for worker in 0..self.workers() {
+            self.order(worker, Control::Drain);
+        }
+    }
+
+    /// Whether the node is on its way out.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Waits until the node begins to drain.
+    pub async fn until_draining(&self) {
+        let begins = self.drain_begins.notified();
+        // Registered first: a drain that begins between the two is not missed.
+        tokio::pin!(begins);
+        begins.as_mut().enable();
+        if !self.is_draining() {
+            begins.await;
+        }
+    }
+
+    /// A worker has no connections left.
+    pub fn worker_drained(&self) {
+        self.drained.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether no worker has connections left.
+    pub fn all_drained(&self) -> bool {
+        self.drained.load(Ordering::Acquire) >= self.workers()
+    }
+}
+
+/// The worker, of so many, that has the slot: contiguous ranges of nearly equal length.
+pub fn owner(slot: u16, workers: usize) -> usize {
+    usize::from(slot) * workers / usize::from(SLOTS)
+}
+
+/// The slots of a worker, of so many.
+pub fn slots_of(worker: usize, workers: usize) -> Range<u16> {
+    let start = |worker: usize| (worker * usize::from(SLOTS)).div_ceil(workers) as u16;
+    start(worker)..start(worker + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_and_ranges_agree() {
+        for workers in [1, 2, 3, 7, 16, 255, 256] {
+            let mut next = 0;
+            for worker in 0..workers {
+                let range = slots_of(worker, workers);
+                assert_eq!(range.start, next);
+                next = range.end;
+                assert!(range.clone().all(|slot| owner(slot, workers) == worker), "{workers} workers, {range:?}");
+            }
+            assert_eq!(next, SLOTS);
+        }
+    }
+}

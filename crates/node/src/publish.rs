@@ -1,0 +1,52 @@
+//! What a worker's shard has counted, put where the other threads can read it.
+
+use crate::limits::Bound;
+use crate::metrics::PolicyFaultKind;
+use crate::worker::Worker;
+use tollgate_commands::FaultKind;
+use tollgate_store::Keyspace;
+
+/// Publishes the shard's counts. Cheap, but not for every command.
+pub fn publish(worker: &Worker) {
+    let shard = worker.shard.borrow();
+    let counters = worker.counters();
+    let stats = shard.stats();
+    for (policy, published) in stats.policies.iter().zip(&counters.policies) {
+        published.allowed.set(policy.allowed);
+        published.denied.set(policy.denied);
+        published.errors.set(policy.errors);
+        for kind in FaultKind::ALL {
+            published.faults(label(kind)).set(policy.faults[kind as usize]);
+        }
+    }
+    let faults = |kind: FaultKind| stats.policies.iter().map(|policy| policy.faults[kind as usize]).sum();
+    counters.limit_hits(Bound::PolicyBudget).set(faults(FaultKind::Budget));
+    counters.limit_hits(Bound::PolicyMemory).set(faults(FaultKind::Memory));
+    counters.limit_hits(Bound::InternedLimits).set(stats.too_many_limits);
+    counters.limit_hits(Bound::MaxMemory).set(stats.out_of_memory + stats.shed);
+    counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);
+    counters.expired.set(stats.expired);
+    counters.shed.set(stats.shed);
+    let store = shard.store();
+    counters.stored_bytes.set(store.bytes() as u64);
+    let keys = &worker.node.keys[worker.index];
+    let mut buckets = 0;
+    for keyspace in Keyspace::all() {
+        let count = store.len(keyspace) as u64;
+        buckets += count;
+        match keyspace {
+            Keyspace::Db(number) => keys.databases[usize::from(number)].set(count),
+            Keyspace::Rules => keys.rules.set(count),
+        }
+    }
+    counters.buckets.set(buckets);
+}
+
+fn label(kind: FaultKind) -> PolicyFaultKind {
+    match kind {
+        FaultKind::Error => PolicyFaultKind::Error,
+        FaultKind::Budget => PolicyFaultKind::Budget,
+        FaultKind::Memory => PolicyFaultKind::Memory,
+        FaultKind::BadResult => PolicyFaultKind::BadResult,
+    }
+}

@@ -1,0 +1,288 @@
+//! Starting a node, and stopping it.
+
+use crate::admin::Readiness;
+use crate::clock::NodeClock;
+use crate::config::{Config, WhenFull};
+use crate::metrics::Metrics;
+use crate::node::{Node, Outboxes, Parts, slots_of};
+use crate::worker::{self, Inbox, StartError};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tollgate_commands::{About, PolicyLabel, ShardConfig};
+use tollgate_limiter::RuleSet;
+use tollgate_script::{PolicyError, PolicyHost, PolicyLimits, PolicySource, builtin_policies, load_dir};
+
+/// Why a node did not start. Each is one line that says what is wrong and where.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// An address could not be listened on.
+    #[error("cannot listen on {address} ({key}): {source}")]
+    Listen {
+        /// The configuration key of the address.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A policy file is not acceptable.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A worker did not start.
+    #[error(transparent)]
+    Worker(#[from] StartError),
+    /// The ready file could not be written.
+    #[error("cannot write {path} (node.ready_file): {source}")]
+    ReadyFile {
+        /// Its path.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A thread, a runtime or a signal handler could not be had.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+    /// A worker ended without being told to.
+    #[error("a worker ended unexpectedly; see the log")]
+    WorkerEnded,
+}
+
+/// Runs a node until a signal stops it: SIGTERM or SIGINT finishes what has been read, answers it and returns; a second
+/// one ends the process at once.
+///
+/// # Errors
+/// [`ServeError`]: the node did not start, or a worker failed.
+pub fn serve(config: Config) -> Result<(), ServeError> {
+    let sources = policy_sources(&config)?;
+    let policy_limits = policy_limits(&config);
+    // Compiled once here, so that a bad file is one clear error before anything starts.
+    let policies = labels(&PolicyHost::new(&sources, policy_limits)?);
+    let listener = listen(&config)?;
+    let listen = listener.local_addr()?;
+    let workers = config.worker_count();
+    let (outboxes, inboxes) = channels(&config, workers);
+    let clock = NodeClock::start();
+    let names = policies.iter().map(|policy| policy.name.clone()).collect();
+    let metrics = Arc::new(Metrics::new(config.node_name(), workers, names));
+    let about = about(&config, &clock, listen, workers);
+    let rules = Arc::new(config.rules.clone());
+    let node = Arc::new(Node::new(Parts { config, clock, metrics, listen, rules: Arc::clone(&rules), policies, about }, outboxes));
+    let admin = crate::admin_thread::bind(&node.config)?;
+    let threads = start_workers(&node, inboxes, listener, &sources, policy_limits, &rules)?;
+    let readiness = Arc::new(Readiness::default());
+    let admin_address = admin.address;
+    let admin = admin.start(&node, &readiness)?;
+    announce(&node, admin_address)?;
+    readiness.ready();
+    let served = wait_for_signal(&node, &readiness, &threads);
+    admin.stop();
+    stop(&node, threads)?;
+    served
+}
+
+fn policy_sources(config: &Config) -> Result<Arc<[PolicySource]>, PolicyError> {
+    let sources = match &config.node.lua_dir {
+        Some(dir) => load_dir(dir)?,
+        None => builtin_policies(),
+    };
+    Ok(sources.into())
+}
+
+fn policy_limits(config: &Config) -> PolicyLimits {
+    PolicyLimits {
+        budget_us: config.policy.budget_us,
+        memory_bytes: config.policy.memory_bytes,
+        max_params: config.limits.interned_limits,
+        ..PolicyLimits::default()
+    }
+}
+
+fn labels(host: &PolicyHost) -> Vec<PolicyLabel> {
+    let infos = host.policies().map(|policy| host.info(policy));
+    infos.map(|info| PolicyLabel { name: info.name.clone(), version: info.version }).collect()
+}
+
+fn listen(config: &Config) -> Result<TcpListener, ServeError> {
+    let address = config.listen.default.socket();
+    crate::listen::bind(address, config.listen.backlog).map_err(|source| ServeError::Listen { key: "listen.default", address, source })
+}
+
+fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
+    /// Orders besides one for each connection: kills and the drain.
+    const OTHER_ORDERS: usize = 64;
+    let mut outboxes = Outboxes { mailboxes: Vec::new(), controls: Vec::new() };
+    let mut inboxes = Vec::new();
+    for _ in 0..workers {
+        let (to_mailbox, mailbox) = mpsc::channel(config.limits.mailbox_batches);
+        let (to_control, control) = mpsc::channel(config.limits.connections + OTHER_ORDERS);
+        outboxes.mailboxes.push(to_mailbox);
+        outboxes.controls.push(to_control);
+        inboxes.push(Inbox { mailbox, control });
+    }
+    (outboxes, inboxes)
+}
+
+fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize) -> About {
+    About {
+        name: config.node_name(),
+        version: env!("CARGO_PKG_VERSION"),
+        run_id: run_id(),
+        pid: std::process::id(),
+        tcp_port: listen.port(),
+        workers,
+        started_us: clock.started_us(),
+        executable: std::env::current_exe().map_or_else(|_| String::new(), |path| path.display().to_string()),
+        config_file: config.file.as_deref().map_or_else(String::new, |path: &Path| path.display().to_string()),
+        connections_max: config.limits.connections,
+        max_memory_bytes: config.storage.max_memory_bytes,
+        when_full: when_full(config),
+    }
+}
+
+fn when_full(config: &Config) -> tollgate_commands::WhenFull {
+    match config.storage.when_full {
+        WhenFull::Shed => tollgate_commands::WhenFull::Shed,
+        WhenFull::Refuse => tollgate_commands::WhenFull::Refuse,
+    }
+}
+
+/// A number that nobody can guess, from the random keys of the standard library's hasher.
+fn random_u64() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// 40 hexadecimal digits.
+fn run_id() -> String {
+    let mut id = format!("{:016x}{:016x}{:016x}", random_u64(), random_u64(), random_u64());
+    id.truncate(40);
+    id
+}
+
+fn start_workers(
+    node: &Arc<Node>,
+    inboxes: Vec<Inbox>,
+    listener: TcpListener,
+    sources: &Arc<[PolicySource]>,
+    policy_limits: PolicyLimits,
+    rules: &Arc<RuleSet>,
+) -> Result<Vec<JoinHandle<()>>, ServeError> {
+    let workers = inboxes.len();
+    let seed = random_u64();
+    let (ready, started) = std::sync::mpsc::channel();
+    let mut listener = Some(listener);
+    let mut threads = Vec::new();
+    for (index, inbox) in inboxes.into_iter().enumerate() {
+        let config = ShardConfig {
+            slots: slots_of(index, workers),
+            seed,
+            now_us: node.clock.started_us(),
+            policies: Arc::clone(sources),
+            policy_limits,
+            rules: Arc::clone(rules),
+            max_memory_bytes: (node.config.storage.max_memory_bytes as usize).div_ceil(workers),
+            when_full: when_full(&node.config),
+            idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
+        };
+        let (node, listener, ready) = (Arc::clone(node), listener.take(), ready.clone());
+        let thread = std::thread::Builder::new().name(format!("worker-{index}"));
+        threads.push(thread.spawn(move || worker::run(node, index, config, inbox, listener, ready))?);
+    }
+    drop(ready);
+    for _ in 0..workers {
+        started.recv().map_err(|_| ServeError::WorkerEnded)??;
+    }
+    Ok(threads)
+}
+
+/// Says that the node serves: in the ready file, if there is one, and on standard output.
+fn announce(node: &Node, admin: SocketAddr) -> Result<(), ServeError> {
+    let name = &node.about.name;
+    if let Some(path) = &node.config.node.ready_file {
+        let ready = serde_json::json!({
+            "name": name,
+            "listen": node.listen.to_string(),
+            "redirect_listen": null,
+            "admin": admin.to_string(),
+            "peer": null,
+            "pid": node.about.pid,
+        });
+        write_whole(path, &format!("{ready}\n")).map_err(|source| ServeError::ReadyFile { path: path.clone(), source })?;
+    }
+    tracing::info!(event = "ready", name, listen = %node.listen, admin = %admin, workers = node.workers());
+    Ok(())
+}
+
+/// Writes a file so that a reader sees all of it or nothing.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    std::fs::write(&temporary, text)?;
+    std::fs::rename(&temporary, path)
+}
+
+/// How often the main thread looks whether the workers are alive.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Waits for the signal that stops the node.
+fn wait_for_signal(node: &Node, readiness: &Readiness, threads: &[JoinHandle<()>]) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut watch = tokio::time::interval(WATCH_INTERVAL);
+        let watched = async {
+            loop {
+                watch.tick().await;
+                if threads.iter().any(JoinHandle::is_finished) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = watched => return Err(ServeError::WorkerEnded),
+        }
+        tracing::info!(event = "draining");
+        readiness.draining();
+        node.drain();
+        let deadline = Instant::now() + Duration::from_millis(node.config.node.drain_ms);
+        while Instant::now() < deadline && threads.iter().any(|thread| !thread.is_finished()) {
+            tokio::select! {
+                _ = terminate.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+                _ = interrupt.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+                () = tokio::time::sleep(DRAIN_POLL) => {}
+            }
+        }
+        Ok(())
+    })
+}
+
+/// How often the main thread looks whether the workers have drained.
+const DRAIN_POLL: Duration = Duration::from_millis(2);
+/// The exit code when a second signal cuts the drain short.
+const SECOND_SIGNAL_EXIT: i32 = 1;
+
+/// Waits for the workers that have drained; those that have not by their time end with the process.
+fn stop(node: &Node, threads: Vec<JoinHandle<()>>) -> Result<(), ServeError> {
+    let mut stuck = 0;
+    for thread in threads {
+        if !thread.is_finished() {
+            stuck += 1;
+        } else if thread.join().is_err() {
+            return Err(ServeError::WorkerEnded);
+        }
+    }
+    if stuck > 0 {
+        tracing::warn!(event = "drain_cut_short", workers = stuck, connections = node.connections());
+    }
+    tracing::info!(event = "stopped");
+    Ok(())
+}

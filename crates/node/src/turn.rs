@@ -1,0 +1,281 @@
+//! A turn: what one read of a connection asks for, run, and its replies put in order.
+
+use crate::keyspace;
+use crate::limits::Bound;
+use crate::order::{Lost, Order};
+use crate::remote::{Batch, Replies};
+use crate::worker::Worker;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+use tollgate_commands::{CheckQueue, CommandError, ConnectionCall, Env, Run, Session, Spec, Step};
+use tollgate_protocol::Request;
+use tollgate_store::slot_of;
+
+/// Bytes that one read takes at most: what bounds a turn.
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes of replies after which a turn sends what it has before it goes on.
+const LARGE_OUT_BYTES: usize = 1 << 20;
+/// Bytes of replies that pooled buffers keep room for.
+const KEPT_OUT_BYTES: usize = 256 * 1024;
+
+/// The memory of a turn, reused from turn to turn.
+#[derive(Debug)]
+pub struct TurnBuffers {
+    /// What was read.
+    pub input: Box<[u8]>,
+    /// How much of it.
+    pub filled: usize,
+    /// Replies, ready to be sent once the turn is finished.
+    pub out: Vec<u8>,
+    /// Local replies of a segment that has remote ones too.
+    local: Vec<u8>,
+    queue: CheckQueue,
+    order: Order,
+    /// For each worker: commands that go to its shard with the next send.
+    outgoing: Vec<Batch>,
+    /// For each worker: the number of its outgoing batch, if that is not empty.
+    numbers: Vec<usize>,
+    /// The batches of this segment by number.
+    sent: Vec<Sent>,
+    /// Whether the turn has not waited for anybody.
+    unbroken: bool,
+}
+
+/// A batch of a segment.
+#[derive(Debug)]
+enum Sent {
+    /// Commands are still added to it.
+    Collecting,
+    /// It is on its way.
+    Waiting(oneshot::Receiver<Replies>),
+    /// It was not taken.
+    Lost(Lost),
+}
+
+impl TurnBuffers {
+    /// Buffers for a node of that many workers.
+    pub fn new(workers: usize) -> Self {
+        let mut outgoing = Vec::new();
+        outgoing.resize_with(workers, Batch::default);
+        Self {
+            input: vec![0; READ_BYTES].into_boxed_slice(),
+            filled: 0,
+            out: Vec::new(),
+            local: Vec::new(),
+            queue: CheckQueue::default(),
+            order: Order::default(),
+            outgoing,
+            numbers: vec![0; workers],
+            unbroken: true,
+            sent: Vec::new(),
+        }
+    }
+
+    /// Whether the turn went through without waiting for other shards or for the policies' next time slice.
+    pub fn was_alone(&self) -> bool {
+        self.unbroken
+    }
+
+    /// Empties them, giving back what one large turn needed.
+    pub fn reset(&mut self) {
+        self.filled = 0;
+        self.out.clear();
+        self.out.shrink_to(KEPT_OUT_BYTES);
+        self.local.clear();
+        self.local.shrink_to(KEPT_OUT_BYTES);
+        self.order.clear();
+        self.sent.clear();
+        debug_assert!(self.queue.is_empty());
+    }
+}
+
+/// One turn of one connection.
+///
+/// Replies are kept in order by segments. While a node has one worker, they are written where they belong. Else the local
+/// replies of a segment and those of its batches are put together when it is finished: at the end of the turn, or before a
+/// command that runs on several shards.
+pub struct Turn<'a> {
+    worker: &'a Rc<Worker>,
+    buffers: &'a mut TurnBuffers,
+    now_us: u64,
+    /// Whether this worker is the only one.
+    alone: bool,
+}
+
+impl<'a> Turn<'a> {
+    /// Starts a turn at that reading of the node's clock.
+    pub fn new(worker: &'a Rc<Worker>, buffers: &'a mut TurnBuffers, now_us: u64) -> Self {
+        let alone = worker.node.workers() == 1;
+        buffers.queue.start(!alone);
+        buffers.unbroken = true;
+        Self { worker, buffers, now_us, alone }
+    }
+
+    /// The replies of finished segments.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.buffers.out
+    }
+
+    /// Whether there are so many replies that they should be sent before the turn goes on.
+    pub fn is_large(&self) -> bool {
+        self.buffers.out.len() + self.buffers.local.len() >= LARGE_OUT_BYTES
+    }
+
+    fn env(&self, session: &Session) -> Env {
+        self.worker.env(self.now_us, session.db, session.proto)
+    }
+
+    /// Runs a request, or queues it, or sends it on its way.
+    pub async fn run(&mut self, session: &mut Session, request: Request<'_>) {
+        let env = self.env(session);
+        let resolved = self.worker.node.commands.resolve(request);
+        let (spec, key) = match resolved.and_then(|found| session.may_run(found.0).map(|()| found)) {
+            Ok(found) => found,
+            Err(error) => return self.refuse(&env, &error).await,
+        };
+        session.begin(spec, self.now_us);
+        match spec.run {
+            Run::Check(_) | Run::Key(_) => {
+                // The table gives these commands a key, and resolve has checked that it is there.
+                let owner = match key {
+                    Some(key) if !self.alone => self.worker.node.owner(slot_of(request.arg(key))),
+                    _ => self.worker.index,
+                };
+                if owner == self.worker.index { self.run_here(&env, spec, request).await } else { self.send_later(owner, &env, spec, request) }
+            }
+            Run::EachKey(_) => match self.owner_of_all(request) {
+                Some(owner) if owner == self.worker.index => self.run_here(&env, spec, request).await,
+                Some(owner) => self.send_later(owner, &env, spec, request),
+                None => {
+                    self.finish(session).await;
+                    keyspace::run_each_key(self.worker, &env, spec, request, &mut self.buffers.out).await;
+                }
+            },
+            Run::Connection(run) => {
+                self.flush(&env).await;
+                let Self { worker, buffers, alone, .. } = self;
+                let out = if *alone { &mut buffers.out } else { &mut buffers.local };
+                let mut call = ConnectionCall { session, node: &*worker.node, env: &env, request, out };
+                if let Err(error) = run(&mut call) {
+                    error.write(out, session.proto);
+                }
+                self.wrote_local();
+            }
+            // resolve goes down to the subcommand.
+            Run::Container => self.refuse(&env, &CommandError::Syntax).await,
+            Run::Keyspace(command) => {
+                self.finish(session).await;
+                keyspace::run(self.worker, &env, command, request, &mut self.buffers.out).await;
+            }
+        }
+    }
+
+    /// The worker whose shard has every key of the request; none if there are several.
+    fn owner_of_all(&self, request: Request<'_>) -> Option<usize> {
+        if self.alone {
+            return Some(self.worker.index);
+        }
+        let mut owners = request.iter().skip(1).map(|key| self.worker.node.owner(slot_of(key)));
+        let first = owners.next()?;
+        owners.all(|owner| owner == first).then_some(first)
+    }
+
+    async fn run_here(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        loop {
+            let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
+            let out = if self.alone { out } else { local };
+            // The borrow of the shard ends with this statement.
+            let step = self.worker.shard.borrow_mut().run(env, queue, spec, request, out);
+            match step {
+                Step::Done => break,
+                Step::FlushFirst => self.flush(env).await,
+            }
+        }
+        if !self.alone {
+            self.buffers.order.local(1);
+        }
+    }
+
+    fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        let buffers = &mut *self.buffers;
+        if buffers.outgoing[owner].is_empty() {
+            buffers.numbers[owner] = buffers.sent.len();
+            buffers.sent.push(Sent::Collecting);
+        }
+        let batch = &mut buffers.outgoing[owner];
+        buffers.order.remote(buffers.numbers[owner], batch.len());
+        batch.push(spec, env, request);
+        if batch.is_full(self.worker.node.config.limits.batch_commands) {
+            self.send(owner);
+        }
+    }
+
+    fn send(&mut self, owner: usize) {
+        let batch = std::mem::take(&mut self.buffers.outgoing[owner]);
+        self.buffers.sent[self.buffers.numbers[owner]] = match self.worker.node.post_batch(owner, batch) {
+            Ok(replies) => Sent::Waiting(replies),
+            Err(lost) => {
+                if lost == Lost::MailboxFull {
+                    self.worker.counters().limit_hit(Bound::MailboxBatches);
+                }
+                Sent::Lost(lost)
+            }
+        };
+    }
+
+    async fn refuse(&mut self, env: &Env, error: &CommandError) {
+        self.flush(env).await;
+        let out = if self.alone { &mut self.buffers.out } else { &mut self.buffers.local };
+        error.write(out, env.proto);
+        self.wrote_local();
+    }
+
+    /// Notes that a reply was written straight into the local replies.
+    fn wrote_local(&mut self) {
+        if !self.alone {
+            self.buffers.queue.note_end(self.buffers.local.len());
+            self.buffers.order.local(1);
+        }
+    }
+
+    async fn flush(&mut self, env: &Env) {
+        let TurnBuffers { queue, out, local, unbroken, .. } = &mut *self.buffers;
+        let out = if self.alone { out } else { local };
+        *unbroken &= !self.worker.flush(env, queue, out).await;
+    }
+
+    /// Finishes the segment: everything that came so far is answered in `out`.
+    pub async fn finish(&mut self, session: &Session) {
+        for owner in 0..self.buffers.outgoing.len() {
+            if !self.buffers.outgoing[owner].is_empty() {
+                self.send(owner);
+            }
+        }
+        let env = self.env(session);
+        if !self.buffers.queue.is_empty() {
+            self.flush(&env).await;
+        }
+        if self.alone {
+            return;
+        }
+        let mut batches = Vec::with_capacity(self.buffers.sent.len());
+        self.buffers.unbroken &= self.buffers.sent.is_empty();
+        for sent in self.buffers.sent.drain(..) {
+            batches.push(match sent {
+                Sent::Waiting(replies) => replies.await.map_err(|_| Lost::ShardGone),
+                Sent::Lost(lost) => Err(lost),
+                // Every batch was sent above.
+                Sent::Collecting => Err(Lost::ShardGone),
+            });
+        }
+        let TurnBuffers { out, local, order, queue, .. } = &mut *self.buffers;
+        if batches.is_empty() {
+            out.append(local);
+        } else {
+            order.splice(local, queue.ends(), &batches, out);
+        }
+        local.clear();
+        order.clear();
+        queue.start(true);
+    }
+}

@@ -1,0 +1,90 @@
+//! The node as its commands see it.
+
+use crate::metrics::{cpu_times_us, resident_bytes};
+use crate::node::Node;
+use crate::worker::Control;
+use std::sync::Arc;
+use tollgate_commands::{About, ClientInfo, NodeView, PolicyLabel, Totals};
+use tollgate_limiter::RuleSet;
+
+impl NodeView for Node {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn needs_password(&self) -> bool {
+        self.config.password.is_some()
+    }
+
+    fn password_matches(&self, guess: &[u8]) -> bool {
+        self.config.password.as_ref().is_none_or(|password| password.matches(guess))
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let config = &self.config;
+        let policy = match config.storage.when_full {
+            crate::config::WhenFull::Shed => "volatile-ttl",
+            crate::config::WhenFull::Refuse => "noeviction",
+        };
+        let redis = [
+            ("appendonly", "no".to_owned()),
+            ("bind", self.listen.ip().to_string()),
+            ("databases", tollgate_store::DATABASES.to_string()),
+            ("maxclients", config.limits.connections.to_string()),
+            ("maxmemory", config.storage.max_memory_bytes.to_string()),
+            ("maxmemory-policy", policy.to_owned()),
+            ("port", self.listen.port().to_string()),
+            ("proto-max-bulk-len", config.limits.bulk_bytes.to_string()),
+            ("save", String::new()),
+            ("timeout", "0".to_owned()),
+        ];
+        let redis = redis.map(|(name, value)| (name.to_owned(), value));
+        let own = config.keys().map(|(key, value)| (key.path(), value.to_string()));
+        redis.into_iter().chain(own).collect()
+    }
+
+    fn rules(&self) -> Arc<RuleSet> {
+        Arc::clone(&self.rules)
+    }
+
+    fn policies(&self) -> Vec<PolicyLabel> {
+        self.policies.clone()
+    }
+
+    fn totals(&self) -> Totals {
+        let metrics = &self.metrics;
+        let policies = |of: fn(&crate::metrics::PolicyCounters) -> u64| -> u64 {
+            metrics.workers().iter().flat_map(|worker| worker.policies.iter()).map(of).sum()
+        };
+        let cpu = cpu_times_us();
+        Totals {
+            connections: self.connections() as u64,
+            connections_received: metrics.sum(|worker| &worker.connections_opened),
+            connections_rejected: metrics.sum(|worker| &worker.connections_rejected),
+            commands: metrics.sum(|worker| &worker.commands),
+            bytes_in: metrics.sum(|worker| &worker.received_bytes),
+            bytes_out: metrics.sum(|worker| &worker.sent_bytes),
+            checks_allowed: policies(|policy| policy.allowed.get()),
+            checks_denied: policies(|policy| policy.denied.get()),
+            checks_failed: policies(|policy| policy.errors.get()),
+            keys: std::array::from_fn(|db| self.keys.iter().map(|keys| keys.databases[db].get()).sum()),
+            rule_buckets: self.keys.iter().map(|keys| keys.rules.get()).sum(),
+            expired: metrics.sum(|worker| &worker.expired),
+            evicted: metrics.sum(|worker| &worker.shed),
+            store_bytes: metrics.sum(|worker| &worker.stored_bytes),
+            // The allocator is the binary's choice; what it has handed out is not known here beyond what is resident.
+            allocated_bytes: resident_bytes().unwrap_or(0),
+            resident_bytes: resident_bytes().unwrap_or(0),
+            cpu_user_us: cpu.0,
+            cpu_system_us: cpu.1,
+        }
+    }
+
+    fn clients(&self) -> Vec<ClientInfo> {
+        self.clients.infos()
+    }
+
+    fn close_client(&self, id: u64) -> bool {
+        self.clients.worker_of(id).is_some_and(|worker| self.order(worker, Control::Kill(id)))
+    }
+}
