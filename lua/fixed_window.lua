@@ -6,8 +6,8 @@
 -- passed opens the next. Simple to explain, but L at the end of one window and L at the start of the next may come
 -- close together: 2L across an edge.
 --
--- State: used, opened_at. No state, nothing used or a window that has passed all mean the same: nothing is counted, and
--- the next admitted check opens a window. Counts and times are whole numbers below 2^53: all of it is exact.
+-- State: used, opened_at. No state, nothing used (after a refund) and a window that has passed all mean the same: the next
+-- admitted check opens a window. Counts and times are whole numbers below 2^53: all of it is exact.
 
 type Limit = { limit: number, window: number, burst: number, num: number, den: number }
 
@@ -30,12 +30,17 @@ local function multiply_divide(a: number, b: number, d: number): (number, number
 	return quotient, remainder
 end
 
--- The window that `now` falls into. An older now falls into the one we know.
+-- The window that `now` falls into. An older now falls into the one we know; one in which nothing is used (any more) opens
+-- again later.
 local function current(limit: Limit, now: number, used: number?, opened_at: number?): (number, number)
-	if used == nil or used <= 0 or now >= (opened_at :: number) + limit.window then
+	if used == nil or now >= (opened_at :: number) + limit.window then
 		return 0, now
 	end
-	return used, opened_at :: number
+	local known = opened_at :: number
+	if used <= 0 and now > known then
+		return 0, now
+	end
+	return used, known
 end
 
 local function check(limit: Limit, now: number, cost: number, f1: number?, f2: number?)

@@ -80,7 +80,7 @@ local function roll(limit: Limit, now: number, f1: number?, f2: number?, f3: num
 	return time, current, previous, current + previous - given_back(previous, time % window, window)
 end
 
--- Most checks: the state for these counters.
+-- The state for these counters.
 local function pack(time: number, current: number, previous: number): (number?, number?, number?)
 	if previous > 0 then
 		return time, current, previous
@@ -164,16 +164,21 @@ local function resize(old: Limit, new: Limit, now: number, f1: number?, f2: numb
 	return pack(time, estimate, 0)
 end
 
--- What sub-bucket i of k has used when the whole has used `used`: its part of the limit less an equal share of what is
--- left of the whole, where what is left over goes to the first ones.
-local function share_used(limit: Limit, part: Limit, used: number, i: number, k: number): number
-	return math.max(part.limit - (limit.limit - used + k - 1 - i) // k, 0)
-end
-
--- Both counters are shared out; parts have the same window as the whole.
+-- Sub-bucket i of k, in the same window: an equal share of what is left, what is left over of that to the first ones.
+-- Think of each counter as places 0 to L-1, of which place p belongs to sub-bucket p mod k, filled from the top; the
+-- previous window's usage goes on where the current one's ends. The shares of a counter add up to it. Where the weights
+-- round in a part's favour, that counts as used by it.
 local function split(limit: Limit, part: Limit, now: number, i: number, k: number, f1: number?, f2: number?, f3: number?)
-	local time, current, previous = roll(limit, now, f1, f2, f3)
-	return pack(time, share_used(limit, part, current, i, k), share_used(limit, part, previous, i, k))
+	local time, current, previous, estimate = roll(limit, now, f1, f2, f3)
+	local last = k - 1 - i
+	local all = (limit.limit + last) // k
+	local left_now = (limit.limit - current + last) // k
+	local left_before = (limit.limit - current - previous + last) // k
+	local part_previous = left_now - left_before
+	local weight = part_previous - given_back(part_previous, time % limit.window, limit.window)
+	local share = (limit.limit - estimate + last) // k
+	local part_current = math.max(all - left_now, part.limit - share - weight, 0)
+	return pack(time, part_current, part_previous)
 end
 
 -- Counters of the same window are added. One that is behind counts with its estimate, as used now.

@@ -8,6 +8,7 @@ pub mod bucket;
 pub mod cases;
 pub mod log;
 pub mod subject;
+pub mod walk;
 pub mod window;
 
 use num_bigint::BigInt;
@@ -97,4 +98,33 @@ pub fn time(us: i128) -> u64 {
 /// The wait from `now_us` until `ready_at`.
 pub fn wait(ready_at: i128, now_us: u64) -> i64 {
     time(ready_at) as i64 - now_us as i64
+}
+
+/// A test a policy: `each_policy!(property)` calls `property(name)` for all five.
+#[macro_export]
+macro_rules! each_policy {
+    ($($property:ident),* $(,)?) => {$(
+        mod $property {
+            #[test]
+            fn token_bucket() {
+                super::$property("token_bucket");
+            }
+            #[test]
+            fn leaky_bucket() {
+                super::$property("leaky_bucket");
+            }
+            #[test]
+            fn fixed_window() {
+                super::$property("fixed_window");
+            }
+            #[test]
+            fn sliding_window() {
+                super::$property("sliding_window");
+            }
+            #[test]
+            fn sliding_log() {
+                super::$property("sliding_log");
+            }
+        }
+    )*};
 }

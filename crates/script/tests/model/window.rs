@@ -11,7 +11,9 @@ impl FixedWindow {
     fn current(&self, limit: &Limit, now_us: u64) -> (u64, i64) {
         let now = now_us as i64;
         match self.0 {
-            Some((used, opened_at)) if used > 0 && now < opened_at + limit.window_us as i64 => {
+            // Nothing used: as if new, but time does not run backwards.
+            Some((0, opened_at)) => (0, opened_at.max(now)),
+            Some((used, opened_at)) if now < opened_at + limit.window_us as i64 => {
                 (used, opened_at)
             }
             _ => (0, now),
