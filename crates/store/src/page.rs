@@ -16,6 +16,9 @@ const FREE: u8 = 0;
 const REMOVED: u8 = 1;
 const FIRST_TAG: u8 = 2;
 
+/// A page that has not been reallocated between so many visits of the sweep is taken to have its size for a while.
+const SETTLED_VISITS: u8 = 2;
+
 const CACHE_LINE_BYTES: usize = 64;
 
 /// Where an entry is in its page: its position in the index and its offset in units.
@@ -38,6 +41,8 @@ pub(crate) struct Page {
     end: u16,
     /// What removed entries have left behind, in units.
     pub(crate) holes: u16,
+    /// How often the sweep has come by since the page was allocated, up to [`SETTLED_VISITS`].
+    visits: u8,
 }
 
 /// The tag of a hash.
@@ -88,6 +93,7 @@ impl Page {
             removed: 0,
             end: (entries_start(layout.index_len) / UNIT_BYTES) as u16,
             holes: 0,
+            visits: 0,
         }
     }
 
@@ -298,6 +304,22 @@ impl Page {
         (start..self.index_len)
             .chain(0..start)
             .find_map(|position| self.spot_at(position))
+    }
+
+    /// Allocates the page once more, at the same size, when it has settled. While slots grow together, each leaves a region
+    /// of every size class behind, between those of slots that lag: allocating again packs what stays into few slabs, and
+    /// the allocator can give the others back. Works only if regions of a page's size bypass jemalloc's thread cache
+    /// (`tcache_max:2048`), which would hand the region just freed out again.
+    pub(crate) fn settle(&mut self) -> bool {
+        if self.live == 0 || self.visits == SETTLED_VISITS {
+            return false;
+        }
+        self.visits += 1;
+        let settled = self.visits == SETTLED_VISITS;
+        if settled {
+            self.bytes = self.bytes.clone();
+        }
+        settled
     }
 
     /// Removes the entries whose expiry is at most `now`, after showing each. Says how many.

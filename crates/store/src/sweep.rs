@@ -20,6 +20,8 @@ pub struct SweepProgress {
     pub skipped_pages: usize,
     /// Entries looked at.
     pub examined: usize,
+    /// Entries moved so that the allocator can give memory back; each page once after it has last changed its size.
+    pub settled: usize,
     /// Entries dropped.
     pub dropped: usize,
     /// Whether the step reached the end of the last keyspace; the next starts from the first.
@@ -30,12 +32,12 @@ impl Store {
     /// One step of the sweep over all keyspaces: drops entries whose expiry, as kept, has come on their slot's clock, when
     /// the node's clock reads `node_us`, and shows each before it goes. Goes on where the last step stopped.
     ///
-    /// A step ends once skipped pages and examined entries together reach `budget`, or at the end of the last keyspace; the
+    /// A step ends once skipped pages, examined and moved entries together reach `budget`, or at the end of the last keyspace; the
     /// last page is finished, so it overshoots by at most one page. A page whose earliest expiry is later is skipped.
     /// Memory is given back as entries go.
     pub fn sweep(&mut self, node_us: u64, budget: usize, on_drop: &mut dyn FnMut(EntryView)) -> SweepProgress {
         let mut progress = SweepProgress::default();
-        while progress.skipped_pages + progress.examined < budget {
+        while progress.skipped_pages + progress.examined + progress.settled < budget {
             if !self.sweep_step(node_us, &mut progress, on_drop) {
                 progress.wrapped = true;
                 break;
@@ -67,7 +69,11 @@ impl Store {
             },
         };
         let number = map.page_of(hash);
+        let settled = map.page_mut(number).settle();
         let page = map.page(number);
+        if settled {
+            progress.settled += usize::from(page.live);
+        }
         let now = self.base.round_down(self.metas[local_slot].clock_us(node_us));
         let Some(now) = now.filter(|&now| page.live > 0 && Coarse(page.min_expiry) <= now) else {
             progress.skipped_pages += 1;
