@@ -165,10 +165,7 @@ impl Batch {
     /// When the batch has [`MAX_BATCH`] states, or `state` has more than four numbers.
     pub fn state(&mut self, state: StateIn<'_>) -> StateIx {
         assert!(self.states < MAX_BATCH, "a full batch");
-        assert!(
-            state.fields.len() <= FIELDS_MAX,
-            "a state of too many fields"
-        );
+        assert!(state.fields.len() <= FIELDS_MAX, "a state of too many fields");
         let ix = self.states;
         self.states += 1;
         let at = state_at(ix);
@@ -190,26 +187,12 @@ impl Batch {
     ///
     /// # Panics
     /// When the batch is full.
-    pub fn check(
-        &mut self,
-        params: ParamsId,
-        state: StateIx,
-        now_us: i64,
-        cost: u64,
-        peek: bool,
-    ) -> OpIx {
+    pub fn check(&mut self, params: ParamsId, state: StateIx, now_us: i64, cost: u64, peek: bool) -> OpIx {
         let kind = if peek { Kind::Peek } else { Kind::Check };
         self.op(kind, params, state, now_us, cost as f64)
     }
 
-    pub(crate) fn op(
-        &mut self,
-        kind: Kind,
-        params: ParamsId,
-        state: StateIx,
-        now_us: i64,
-        cost: f64,
-    ) -> OpIx {
+    pub(crate) fn op(&mut self, kind: Kind, params: ParamsId, state: StateIx, now_us: i64, cost: f64) -> OpIx {
         assert!(self.ops < MAX_BATCH, "a full batch");
         debug_assert!((state.0 as usize) < self.states);
         let ix = self.ops;

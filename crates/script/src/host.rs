@@ -246,9 +246,7 @@ impl PolicyHost {
             if batch.status(op) == Status::Pending {
                 let prepared = match &room {
                     Ok(()) => self.prepare(batch, op),
-                    Err(error) => {
-                        Err(self.fault(batch.op_params(op), Fault::Error(error.to_string())))
-                    }
+                    Err(error) => Err(self.fault(batch.op_params(op), Fault::Error(error.to_string()))),
                 };
                 match prepared {
                     Ok(vm) => pending[vm] += 1,
@@ -294,8 +292,7 @@ impl PolicyHost {
     /// Runs the pending operations of one VM; `mixed` when the batch has some of the other, too.
     fn run_in(&mut self, vm: usize, batch: &mut Batch, mixed: bool) -> Progress {
         for op in 0..batch.len() {
-            let run = batch.status(op) == Status::Pending
-                && (!mixed || self.vm_of(batch.op_params(op)) == vm);
+            let run = batch.status(op) == Status::Pending && (!mixed || self.vm_of(batch.op_params(op)) == vm);
             batch.set_route(op, run);
         }
         let Self {

@@ -71,9 +71,7 @@ impl Meter {
 
     /// Time since the first look of the run.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.run_start
-            .get()
-            .map_or(Duration::ZERO, |start| start.elapsed())
+        self.run_start.get().map_or(Duration::ZERO, |start| start.elapsed())
     }
 
     pub(crate) fn set_watch_bytes(&self, bytes: usize) {

@@ -81,11 +81,7 @@ impl Interner {
         self.epoch += 1;
     }
 
-    pub(crate) fn intern(
-        &mut self,
-        policy: PolicyId,
-        params: Params,
-    ) -> Result<ParamsId, TooManyParams> {
+    pub(crate) fn intern(&mut self, policy: PolicyId, params: Params) -> Result<ParamsId, TooManyParams> {
         if let Some(&id) = self.index.get(&(policy, params)) {
             self.entries[id as usize].epoch = self.epoch;
             return Ok(ParamsId(id));

@@ -13,17 +13,14 @@ pub const POLICY_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// `string` and the string metatable it has no library call whose time grows with its input beyond the memory cap;
 /// without `setmetatable` an operator always means what it says.
 const GLOBALS: [&str; 17] = [
-    "assert", "bit32", "buffer", "error", "ipairs", "math", "next", "pairs", "rawequal", "rawget",
-    "rawlen", "select", "tonumber", "tostring", "type", "typeof", "_VERSION",
+    "assert", "bit32", "buffer", "error", "ipairs", "math", "next", "pairs", "rawequal", "rawget", "rawlen", "select",
+    "tonumber", "tostring", "type", "typeof", "_VERSION",
 ];
 
 /// Members of the libraries that go: `random` is not pure, the strings of `buffer` are not needed and unbounded.
 const REMOVED: [(&str, &[&str]); 2] = [
     ("math", &["random", "randomseed"]),
-    (
-        "buffer",
-        &["fromstring", "tostring", "readstring", "writestring"],
-    ),
+    ("buffer", &["fromstring", "tostring", "readstring", "writestring"]),
 ];
 
 /// A VM in which policies may be loaded: native code, nothing but [`GLOBALS`], no global writable.
@@ -73,10 +70,7 @@ fn bound_buffers(lua: &Lua, globals: &Table) -> Result<(), HostError> {
              end",
         )
         .set_name("=buffer.create")
-        .call((
-            library.raw_get::<mlua::Function>("create")?,
-            POLICY_BUFFER_BYTES_MAX,
-        ))?;
+        .call((library.raw_get::<mlua::Function>("create")?, POLICY_BUFFER_BYTES_MAX))?;
     library.raw_set("create", bounded)?;
     Ok(())
 }

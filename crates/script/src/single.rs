@@ -126,12 +126,7 @@ impl PolicyHost {
     }
 
     /// Takes a state over to other parameters, or another version, of its policy.
-    pub fn resize(
-        &mut self,
-        params: ParamsId,
-        stored: Stored<'_>,
-        now_us: i64,
-    ) -> Result<State<'_>, PolicyFault> {
+    pub fn resize(&mut self, params: ParamsId, stored: Stored<'_>, now_us: i64) -> Result<State<'_>, PolicyFault> {
         let args = Args {
             now_us,
             ..Args::default()

@@ -20,23 +20,11 @@ pub struct PolicySource {
 
 /// Name and text of the files that are compiled into the binary.
 const BUILTIN: [(&str, &str); 5] = [
-    (
-        "fixed_window",
-        include_str!("../../../lua/fixed_window.lua"),
-    ),
-    (
-        "leaky_bucket",
-        include_str!("../../../lua/leaky_bucket.lua"),
-    ),
+    ("fixed_window", include_str!("../../../lua/fixed_window.lua")),
+    ("leaky_bucket", include_str!("../../../lua/leaky_bucket.lua")),
     ("sliding_log", include_str!("../../../lua/sliding_log.lua")),
-    (
-        "sliding_window",
-        include_str!("../../../lua/sliding_window.lua"),
-    ),
-    (
-        "token_bucket",
-        include_str!("../../../lua/token_bucket.lua"),
-    ),
+    ("sliding_window", include_str!("../../../lua/sliding_window.lua")),
+    ("token_bucket", include_str!("../../../lua/token_bucket.lua")),
 ];
 
 /// The policies built into the binary, by name.

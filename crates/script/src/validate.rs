@@ -24,32 +24,19 @@ const VALUES: [&str; 4] = ["version", "fields", "burst", "max_bytes"];
 
 /// Reads the policy's own description and returns it with a table of what the driver needs: the functions, and `fields`,
 /// their number. The policy's own tables are made read-only.
-pub(crate) fn validate(
-    lua: &Lua,
-    name: &str,
-    value: Value,
-    trusted: bool,
-) -> Result<(PolicyInfo, Table), String> {
+pub(crate) fn validate(lua: &Lua, name: &str, value: Value, trusted: bool) -> Result<(PolicyInfo, Table), String> {
     let Value::Table(policy) = value else {
-        return Err(format!(
-            "returns {} where a table is expected",
-            shown(&value)
-        ));
+        return Err(format!("returns {} where a table is expected", shown(&value)));
     };
     unknown_member(&policy)?;
     let version = match member(&policy, "version")? {
         Value::Nil => return Err(missing("version", "a positive integer")),
-        value => whole(&value, u32::MAX.into())
-            .ok_or_else(|| mistyped("version", "a positive integer", &value))?,
+        value => whole(&value, u32::MAX.into()).ok_or_else(|| mistyped("version", "a positive integer", &value))?,
     };
     let fields = fields(&policy)?;
     let burst = burst(&policy)?;
     let functions = lua.create_table().map_err(|error| error.to_string())?;
-    let set = |key: &str, value: Value| {
-        functions
-            .raw_set(key, value)
-            .map_err(|error| error.to_string())
-    };
+    let set = |key: &str, value: Value| functions.raw_set(key, value).map_err(|error| error.to_string());
     let mut has = [false; FUNCTIONS.len()];
     for (i, (key, required)) in FUNCTIONS.into_iter().enumerate() {
         match member(&policy, key)? {
@@ -65,10 +52,7 @@ pub(crate) fn validate(
     match (member(&policy, "max_bytes")?, &fields) {
         (function @ Value::Function(_), Fields::Buffer) => set("max_bytes", function)?,
         (Value::Nil, Fields::Buffer) => {
-            return Err(missing(
-                "max_bytes",
-                "a function, since `fields` is \"buffer\"",
-            ));
+            return Err(missing("max_bytes", "a function, since `fields` is \"buffer\""));
         }
         (Value::Nil, Fields::Numbers(_)) => {}
         (_, Fields::Numbers(_)) => {
@@ -100,9 +84,7 @@ fn unknown_member(policy: &Table) -> Result<(), String> {
         let known = key
             .as_string()
             .and_then(|key| key.to_str().ok())
-            .is_some_and(|key| {
-                VALUES.contains(&&*key) || FUNCTIONS.iter().any(|(name, _)| *name == &*key)
-            });
+            .is_some_and(|key| VALUES.contains(&&*key) || FUNCTIONS.iter().any(|(name, _)| *name == &*key));
         if !known {
             return Err(format!("unknown member {}", shown(&key)));
         }
@@ -131,9 +113,7 @@ fn fields(policy: &Table) -> Result<Fields, String> {
         return Err(format!("`fields` must be {EXPECTED}"));
     }
     if count > FIELDS_MAX {
-        return Err(format!(
-            "`fields` has {count} names; a state has at most {FIELDS_MAX}"
-        ));
+        return Err(format!("`fields` has {count} names; a state has at most {FIELDS_MAX}"));
     }
     for i in 1..=count {
         let value: Value = list.raw_get(i).map_err(|error| error.to_string())?;
@@ -141,12 +121,7 @@ fn fields(policy: &Table) -> Result<Fields, String> {
             .as_string()
             .and_then(|text| text.to_str().ok())
             .filter(|text| !text.is_empty())
-            .ok_or_else(|| {
-                format!(
-                    "`fields[{i}]` is {} where a name is expected",
-                    shown(&value)
-                )
-            })?;
+            .ok_or_else(|| format!("`fields[{i}]` is {} where a name is expected", shown(&value)))?;
         if names.iter().any(|name| *name == *field) {
             return Err(format!("`fields` names {} twice", shown(&value)));
         }

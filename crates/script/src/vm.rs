@@ -7,9 +7,7 @@ use std::time::Duration;
 use mlua::chunk::ChunkMode;
 use mlua::{Buffer, Function, Lua, Table, Value};
 
-use crate::batch::{
-    Batch, COUNT, HEADER, IMAGE_BYTES_MAX, MAX_BATCH, PROGRESS, RECORD, STOP, Status, status_at,
-};
+use crate::batch::{Batch, COUNT, HEADER, IMAGE_BYTES_MAX, MAX_BATCH, PROGRESS, RECORD, STOP, Status, status_at};
 use crate::error::{Fault, HostError, PolicyError, first_line};
 use crate::info::{PolicyId, PolicyInfo};
 use crate::meter::Meter;
@@ -102,8 +100,7 @@ impl Vm {
     /// Counts what is in use now, after a full collection, as the host's own.
     fn rebase(&mut self) -> Result<(), HostError> {
         self.lua.gc_collect()?;
-        self.baseline_bytes =
-            self.lua.used_memory() + (self.resident_most - self.resident) * RESIDENT_BYTES;
+        self.baseline_bytes = self.lua.used_memory() + (self.resident_most - self.resident) * RESIDENT_BYTES;
         self.set_cap(true)
     }
 
@@ -149,11 +146,7 @@ impl Vm {
     }
 
     /// Compiles and validates a file, without making it known to the driver.
-    pub(crate) fn compile(
-        &mut self,
-        source: &PolicySource,
-        trusted: bool,
-    ) -> Result<(PolicyInfo, Table), PolicyError> {
+    pub(crate) fn compile(&mut self, source: &PolicySource, trusted: bool) -> Result<(PolicyInfo, Table), PolicyError> {
         let file = format!("{}.lua", source.name);
         if source.text.len() > POLICY_SOURCE_BYTES_MAX {
             return Err(too_large(&file, source.text.len()));
@@ -176,10 +169,7 @@ impl Vm {
                 let fault = self.fault_of(&error);
                 let message = match fault {
                     Fault::Error(message) => located(&file, &message),
-                    Fault::Budget { .. } => format!(
-                        "loading it takes longer than {} ms",
-                        LOAD_BUDGET.as_millis()
-                    ),
+                    Fault::Budget { .. } => format!("loading it takes longer than {} ms", LOAD_BUDGET.as_millis()),
                     fault => format!("loading it {fault}"),
                 };
                 return Err(invalid(message));
@@ -240,11 +230,7 @@ impl Vm {
     /// Runs the operations of `batch` whose routes are set; `fail` takes the fault of one. Returns false when it stopped
     /// because the run as a whole has used the budget of one operation; the rest are pending then, and at least one
     /// fewer than before.
-    pub(crate) fn run(
-        &mut self,
-        batch: &mut Batch,
-        mut fail: impl FnMut(&mut Batch, usize, Fault),
-    ) -> bool {
+    pub(crate) fn run(&mut self, batch: &mut Batch, mut fail: impl FnMut(&mut Batch, usize, Fault)) -> bool {
         let mut first = 0;
         batch.write_header(first);
         self.image.write_bytes(0, batch.image());
@@ -262,8 +248,7 @@ impl Vm {
                 // What earlier operations left behind counted, too: only a failure with all the room is its own.
                 next = op;
             } else if op < batch.len() && batch.status(op) == Status::Pending {
-                self.image
-                    .write_bytes(status_at(op), &[Status::Failed as u8]);
+                self.image.write_bytes(status_at(op), &[Status::Failed as u8]);
                 fail(batch, op, fault);
             }
             first = next;
@@ -281,9 +266,7 @@ impl Vm {
     }
 
     fn elapsed(&self) -> Duration {
-        self.meter
-            .as_ref()
-            .map_or(Duration::ZERO, |meter| meter.elapsed())
+        self.meter.as_ref().map_or(Duration::ZERO, |meter| meter.elapsed())
     }
 
     /// Copies the image back, in one read of the next size.
@@ -305,10 +288,7 @@ impl Vm {
 
     /// What an error of the interpreter says about the operation that ended with it.
     fn fault_of(&self, error: &mlua::Error) -> Fault {
-        let over_budget = self
-            .meter
-            .as_ref()
-            .is_some_and(|meter| meter.take_over_budget());
+        let over_budget = self.meter.as_ref().is_some_and(|meter| meter.take_over_budget());
         if over_budget {
             return Fault::Budget {
                 budget_us: self.budget.op.as_micros() as u64,
@@ -321,9 +301,7 @@ impl Vm {
             };
         }
         let text = match error {
-            mlua::Error::RuntimeError(message) | mlua::Error::SyntaxError { message, .. } => {
-                message.clone()
-            }
+            mlua::Error::RuntimeError(message) | mlua::Error::SyntaxError { message, .. } => message.clone(),
             other => other.to_string(),
         };
         let line = first_line(&text);
@@ -342,8 +320,7 @@ impl Vm {
         self.scratch = self.lua.create_buffer_with_capacity(bytes)?;
         self.scratch_other = self.lua.create_buffer_with_capacity(bytes)?;
         self.begin(Duration::MAX);
-        self.set_scratch
-            .call::<()>((&self.scratch, &self.scratch_other))?;
+        self.set_scratch.call::<()>((&self.scratch, &self.scratch_other))?;
         self.baseline_bytes += 2 * (bytes - self.scratch_bytes);
         self.scratch_bytes = bytes;
         self.collect();
@@ -366,12 +343,7 @@ impl Vm {
     pub(crate) fn read_scratch(&self, len: usize, into: &mut Vec<u8>) {
         into.clear();
         // The driver has checked `len` against the buffer's size; reading a buffer fails in no other way.
-        let _ = self
-            .scratch
-            .clone()
-            .cursor()
-            .take(len as u64)
-            .read_to_end(into);
+        let _ = self.scratch.clone().cursor().take(len as u64).read_to_end(into);
     }
 }
 
@@ -388,10 +360,7 @@ fn is_memory_error(error: &mlua::Error) -> bool {
 
 /// Turns `file:3: message` into `line 3: message`.
 fn located(file: &str, message: &str) -> String {
-    match message
-        .strip_prefix(file)
-        .and_then(|rest| rest.strip_prefix(':'))
-    {
+    match message.strip_prefix(file).and_then(|rest| rest.strip_prefix(':')) {
         Some(rest) => format!("line {rest}"),
         None => message.to_owned(),
     }

@@ -2,8 +2,21 @@
 
 mod support;
 
-use support::{COUNTER, fresh, host, params, run};
-use tollgate_script::{Batch, Outcome, StateIn};
+use support::{BYTES, COUNTER, check_body, fresh, host, params, run};
+use tollgate_script::{Batch, Fault, MAX_BATCH, OpIx, Outcome, ParamsId, StateIn, builtin_policies};
+
+/// Allowed, remaining, retry_after_us.
+fn short(batch: &Batch, op: OpIx) -> (bool, i64, i64) {
+    let outcome = batch.outcome(op).unwrap();
+    (outcome.allowed, outcome.remaining, outcome.retry_after_us)
+}
+
+fn stored(params: ParamsId, fields: &[f64]) -> StateIn<'_> {
+    StateIn {
+        params: Some(params),
+        fields,
+    }
+}
 
 #[test]
 fn a_check_of_a_new_bucket_decides_and_stores() {
@@ -32,22 +45,251 @@ fn operations_on_one_state_see_each_other_in_order() {
     let params = params(&mut host, "counter", 10);
     let mut batch = Batch::new();
     let state = batch.state(StateIn::NEW);
-    let ops: Vec<_> = [4, 7, 6, 1]
-        .map(|cost| batch.check(params, state, 0, cost, false))
-        .to_vec();
+    let ops = [4, 7, 6, 1].map(|cost| batch.check(params, state, 0, cost, false));
     run(&mut host, &mut batch);
-    let outcomes: Vec<_> = ops
-        .iter()
-        .map(|&op| batch.outcome(op).map(|o| (o.allowed, o.remaining, o.retry_after_us)))
-        .collect();
+    let outcomes = ops.map(|op| short(&batch, op));
+    assert_eq!(outcomes, [(true, 6, 0), (false, 6, 70), (true, 0, 0), (false, 0, 10)]);
+    assert_eq!(batch.state_after(state).fields(), [10.0]);
+}
+
+#[test]
+fn a_peek_decides_but_shows_and_leaves_the_bucket_as_it_is() {
+    let mut host = host(&[("counter", COUNTER)]);
+    let params = params(&mut host, "counter", 10);
+    let mut batch = Batch::new();
+    let state = batch.state(stored(params, &[4.0]));
+    let new = batch.state(StateIn::NEW);
+    let ops = [
+        batch.check(params, state, 0, 5, true),
+        batch.check(params, state, 0, 7, true),
+        batch.check(params, state, 0, 11, true),
+        batch.check(params, state, 0, 0, true),
+        batch.check(params, new, 0, 10, true),
+    ];
+    run(&mut host, &mut batch);
     assert_eq!(
-        outcomes,
+        ops.map(|op| short(&batch, op)),
         [
-            Ok((true, 6, 0)),
-            Ok((false, 6, 70)),
-            Ok((true, 0, 0)),
-            Ok((false, 0, 10))
+            (true, 6, 0),
+            (false, 6, 70),
+            (false, 6, -1),
+            (true, 6, 0),
+            (true, 10, 0)
         ]
     );
-    assert_eq!(batch.state_after(state).fields(), [10.0]);
+    assert_eq!(batch.outcome(ops[0]).unwrap().full_at_us, 40, "of the bucket as it is");
+    for (state, fields) in [(state, &[4.0][..]), (new, &[])] {
+        let after = batch.state_after(state);
+        assert_eq!((after.fields(), after.changed), (fields, false));
+    }
+}
+
+#[test]
+fn a_changed_limit_without_resize_keeps_what_was_used() {
+    let mut host = host(&[("counter", COUNTER)]);
+    let (old, larger, smaller) = (
+        params(&mut host, "counter", 10),
+        params(&mut host, "counter", 100),
+        params(&mut host, "counter", 3),
+    );
+    let mut batch = Batch::new();
+    let states = [7.0, 7.0, 0.0].map(|used| batch.state(stored(old, &[used])));
+    let ops = [
+        batch.check(larger, states[0], 0, 1, false),
+        batch.check(smaller, states[1], 0, 1, false),
+        batch.check(smaller, states[2], 0, 1, false),
+    ];
+    run(&mut host, &mut batch);
+    assert_eq!(
+        ops.map(|op| short(&batch, op)),
+        [(true, 92, 0), (false, 0, 10), (true, 2, 0)]
+    );
+    let after = states.map(|state| batch.state_after(state));
+    assert_eq!(after.map(|a| a.fields()[0]), [8.0, 3.0, 1.0]);
+    assert_eq!(after.map(|a| a.params), [larger, smaller, smaller]);
+}
+
+#[test]
+fn a_changed_limit_goes_through_resize() {
+    let text = COUNTER.replace(
+        "give =",
+        "resize = function(old, new, now, used)
+             assert(old.burst == 10 and new.burst == 100 and now == 5)
+             return used * new.burst / old.burst
+         end,
+         give =",
+    );
+    let mut host = host(&[("counter", &text)]);
+    let (old, new) = (params(&mut host, "counter", 10), params(&mut host, "counter", 100));
+    let mut batch = Batch::new();
+    let state = batch.state(stored(old, &[7.0]));
+    let peek = batch.check(new, state, 5, 0, true);
+    let check = batch.check(new, state, 5, 1, false);
+    run(&mut host, &mut batch);
+    assert_eq!(short(&batch, peek), (true, 30, 0));
+    assert_eq!(short(&batch, check), (true, 29, 0));
+    assert_eq!(batch.state_after(state).fields(), [71.0]);
+}
+
+#[test]
+fn trailing_nil_fields_are_not_stored_and_come_back_as_nil() {
+    let text = "return { version = 1, fields = { 'a', 'b', 'c', 'd' }, burst = 'limit',
+        check = function(limit, now, cost, a, b, c, d)
+            assert(c == nil and d == nil)
+            if cost == 2 then return true, 1, 0, 1, 2 end
+            if cost == 4 then return true, 1, 0, 1, 2, 3, 4 end
+            assert(a == nil)
+            return true, 1, 0
+        end,
+        full_at = function(limit, a, b, c, d)
+            return if d then 4000 elseif b then 2000 else 0
+        end }";
+    let mut host = host(&[("four", text)]);
+    let params = params(&mut host, "four", 10);
+    let mut batch = Batch::new();
+    let checks = [0, 2, 4].map(|cost| fresh(&mut batch, params, cost));
+    let again = batch.check(params, checks[1].1, 1_000, 2, false);
+    run(&mut host, &mut batch);
+    assert_eq!(batch.state_after(checks[0].1).fields(), []);
+    assert_eq!(batch.state_after(checks[1].1).fields(), [1.0, 2.0]);
+    assert_eq!(batch.state_after(checks[2].1).fields(), [1.0, 2.0, 3.0, 4.0]);
+    let full_at = [checks[0].0, again, checks[2].0].map(|op| batch.outcome(op).unwrap().full_at_us);
+    assert_eq!(full_at, [1_000, 2_000, 4_000]);
+}
+
+#[test]
+fn trusted_and_guarded_policies_share_a_batch() {
+    let mut sources = builtin_policies();
+    sources.push(support::source("counter", COUNTER));
+    let mut host = tollgate_script::PolicyHost::new(&sources, tollgate_script::PolicyLimits::default()).unwrap();
+    assert!(host.info(host.policy(b"token_bucket").unwrap()).trusted);
+    assert!(!host.info(host.policy(b"counter").unwrap()).trusted);
+    let all = [params(&mut host, "counter", 10), params(&mut host, "token_bucket", 10)];
+    let mut batch = Batch::new();
+    for round in 0..3 {
+        batch.clear();
+        let ops: Vec<_> = (0..MAX_BATCH)
+            .map(|i| fresh(&mut batch, all[(i + round) % 2], i as u64 % 10))
+            .collect();
+        assert!(batch.is_full());
+        run(&mut host, &mut batch);
+        for (i, (op, state)) in ops.into_iter().enumerate() {
+            assert_eq!(short(&batch, op), (true, 10 - i as i64 % 10, 0));
+            assert_eq!(batch.state_after(state).params, all[(i + round) % 2]);
+        }
+    }
+}
+
+#[test]
+fn more_parameters_than_are_resident_at_once_work() {
+    let mut host = host(&[("counter", COUNTER)]);
+    let ids: Vec<_> = (1..=10_000).map(|limit| params(&mut host, "counter", limit)).collect();
+    let mut batch = Batch::new();
+    for (i, chunk) in ids.chunks(MAX_BATCH).enumerate() {
+        batch.clear();
+        let ops: Vec<_> = chunk.iter().map(|&id| fresh(&mut batch, id, 1).0).collect();
+        run(&mut host, &mut batch);
+        for (j, op) in ops.into_iter().enumerate() {
+            let limit = (i * MAX_BATCH + j + 1) as i64;
+            assert_eq!(short(&batch, op), (true, limit - 1, 0));
+        }
+    }
+}
+
+#[test]
+fn results_outside_the_contract_are_faults_of_that_operation_alone() {
+    let cases = [
+        ("return 'yes', 1, 0, 1", "a boolean"),
+        ("return nil", "whole tokens from -10 to 10 remaining"),
+        ("return true, 0/0, 0, 1", "whole tokens"),
+        ("return true, 11, 0, 1", "whole tokens"),
+        ("return true, -11, 0, 1", "whole tokens"),
+        ("return true, 1.5, 0, 1", "whole tokens"),
+        ("return true, '1', 0, 1", "whole tokens"),
+        ("return true, 1, 5, 1", "a retry_after of 0"),
+        ("return true, 1, nil, 1", "a retry_after of 0"),
+        ("return false, 1, 0, 1", "a retry_after of -1"),
+        ("return false, 1, math.huge, 1", "a retry_after of -1"),
+        ("return false, 1, 0/0, 1", "a retry_after of -1"),
+        ("return false, 1, 1.5, 1", "a retry_after of -1"),
+        ("return true, 1, 0, 0/0", "a finite number as field 1"),
+        ("return true, 1, 0, math.huge", "a finite number as field 1"),
+        ("return true, 1, 0, -math.huge", "a finite number as field 1"),
+        ("return true, 1, 0, {}", "a finite number as field 1"),
+        ("return true, 1, 0, '7'", "a finite number as field 1"),
+        ("return true, 1, 0, nil, 7", "a number as field 1"),
+        ("return true, 1, 0, 1, 2", "at most 1 fields"),
+        ("return true, 1, 0, 1, nil, 2", "nil after a nil field"),
+        ("return true, 1, 0, 1, 2, 3, 4, 5", "at most 1 fields"),
+    ];
+    for (body, expected) in cases {
+        let mut host = host(&[("bad", &check_body(body)), ("counter", COUNTER)]);
+        let (bad, good) = (params(&mut host, "bad", 10), params(&mut host, "counter", 10));
+        let mut batch = Batch::new();
+        let before = fresh(&mut batch, good, 1);
+        let state = batch.state(stored(bad, &[5.0]));
+        let op = batch.check(bad, state, 0, 1, false);
+        let after = fresh(&mut batch, good, 2);
+        run(&mut host, &mut batch);
+        let fault = batch.outcome(op).unwrap_err();
+        assert_eq!(fault.policy, "bad");
+        match &fault.fault {
+            Fault::BadResult(text) if text.contains(expected) => {}
+            other => panic!("{body}: {other:?} where {expected:?} is expected"),
+        }
+        let unchanged = batch.state_after(state);
+        assert_eq!((unchanged.fields(), unchanged.changed), (&[5.0][..], false));
+        assert_eq!(short(&batch, before.0), (true, 9, 0));
+        assert_eq!(short(&batch, after.0), (true, 8, 0));
+    }
+}
+
+#[test]
+fn full_at_is_checked_like_check() {
+    for result in ["0/0", "math.huge", "1.5", "nil", "'now'", "{}", "true"] {
+        let text = check_body("return true, 1, 0, 1").replace("return 0 end", &format!("return {result} end"));
+        let mut host = host(&[("bad", &text)]);
+        let bad = params(&mut host, "bad", 10);
+        let mut batch = Batch::new();
+        let (op, state) = fresh(&mut batch, bad, 1);
+        run(&mut host, &mut batch);
+        let fault = batch.outcome(op).unwrap_err().to_string();
+        assert!(fault.starts_with("policy bad: full_at returned"), "{fault}");
+        assert!(!batch.state_after(state).changed);
+    }
+}
+
+#[test]
+fn a_time_beyond_an_i64_is_its_maximum() {
+    let text = check_body("return false, 1, 1e30, 1").replace("return 0 end", "return 1e300 end");
+    let mut host = host(&[("far", &text)]);
+    let far = params(&mut host, "far", 10);
+    let mut batch = Batch::new();
+    let (op, _) = fresh(&mut batch, far, 1);
+    run(&mut host, &mut batch);
+    let outcome = batch.outcome(op).unwrap();
+    assert_eq!((outcome.retry_after_us, outcome.full_at_us), (i64::MAX, i64::MAX));
+}
+
+#[test]
+fn a_debt_is_shown_as_zero() {
+    let mut host = host(&[("debt", &check_body("return false, -3, 10, 1"))]);
+    let debt = params(&mut host, "debt", 10);
+    let mut batch = Batch::new();
+    let (op, _) = fresh(&mut batch, debt, 1);
+    run(&mut host, &mut batch);
+    assert_eq!(short(&batch, op), (false, 0, 10));
+}
+
+#[test]
+fn a_buffer_policy_is_refused_in_a_batch() {
+    let mut host = host(&[("bytes", BYTES), ("counter", COUNTER)]);
+    let (bytes, counter) = (params(&mut host, "bytes", 10), params(&mut host, "counter", 10));
+    let mut batch = Batch::new();
+    let refused = fresh(&mut batch, bytes, 1).0;
+    let good = fresh(&mut batch, counter, 1).0;
+    run(&mut host, &mut batch);
+    let fault = batch.outcome(refused).unwrap_err().fault;
+    assert!(matches!(fault, Fault::StateSize { .. }), "{fault:?}");
+    assert_eq!(short(&batch, good), (true, 9, 0));
 }

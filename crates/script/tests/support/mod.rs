@@ -2,8 +2,7 @@
 #![allow(dead_code)] // Every test file uses its own part.
 
 use tollgate_script::{
-    Batch, OpIx, Params, ParamsId, PolicyHost, PolicyLimits, PolicySource, Progress, StateIn,
-    StateIx,
+    Batch, OpIx, Params, ParamsId, PolicyHost, PolicyLimits, PolicySource, Progress, StateIn, StateIx,
 };
 
 /// A bucket of whole tokens that never refills: state `used`, full again 10 µs a used token after time 0.
@@ -60,10 +59,7 @@ pub fn host(sources: &[(&str, &str)]) -> PolicyHost {
 }
 
 pub fn host_with(sources: &[(&str, &str)], limits: PolicyLimits) -> PolicyHost {
-    let sources: Vec<PolicySource> = sources
-        .iter()
-        .map(|(name, text)| source(name, text))
-        .collect();
+    let sources: Vec<PolicySource> = sources.iter().map(|(name, text)| source(name, text)).collect();
     PolicyHost::new(&sources, limits).unwrap()
 }
 
