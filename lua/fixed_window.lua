@@ -78,7 +78,10 @@ end
 -- Refund: what belongs to a window that has passed is forgotten with it.
 local function give(limit: Limit, now: number, amount: number, f1: number?, f2: number?)
 	local used, opened_at = current(limit, now, f1, f2)
-	return math.max(used - amount, 0), opened_at
+	if amount >= used then
+		return 0, math.max(opened_at, now)
+	end
+	return used - amount, opened_at
 end
 
 -- Debt: down to -L, that is 2L used, and no further than that if a smaller limit has left more already.

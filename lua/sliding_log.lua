@@ -78,7 +78,7 @@ local function cell_count(len: number, bytes: number): number
 	return if len > 0 then (len - HEADER) // bytes else 0
 end
 
--- Index of the first cell in from .. n that is younger than W at `time`; n when none is.
+-- Index of the first of n cells whose time is after `oldest`; n when none is.
 local function first_alive(buf: buffer, n: number, bytes: number, oldest: number): number
 	local low, high = 0, n
 	if n > 0 and read(buf, 0, bytes) > oldest then
@@ -191,8 +191,11 @@ end
 local function take(limit: Limit, now: number, amount: number, buf: buffer, len: number): number
 	local time, first, n, extra = look(limit, now, buf, len)
 	local used = n - first + extra
-	local most = math.max(2 * limit.limit - used, 0)
-	return rewrite(limit, buf, time, first, n, extra, math.min(amount, most))
+	local taken = math.min(amount, math.max(2 * limit.limit - used, 0))
+	if taken == 0 then
+		return len
+	end
+	return rewrite(limit, buf, time, first, n, extra, taken)
 end
 
 -- A changed limit keeps what has been used. When the length of the window changes, every token has used up the same share

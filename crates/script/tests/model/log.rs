@@ -78,6 +78,9 @@ impl Model for SlidingLog {
     fn take(&mut self, limit: &Limit, now_us: u64, amount: u64) {
         let (mut tokens, now) = self.alive(limit, now_us);
         let most = (2 * limit.limit).saturating_sub(tokens.len() as u64);
+        if amount.min(most) == 0 {
+            return;
+        }
         tokens.extend((0..amount.min(most)).map(|_| now));
         self.set(limit, tokens, now);
     }

@@ -55,7 +55,11 @@ impl Model for FixedWindow {
 
     fn give(&mut self, limit: &Limit, now_us: u64, amount: u64) {
         let (used, opened_at) = self.current(limit, now_us);
-        self.0 = Some((used.saturating_sub(amount), opened_at));
+        self.0 = Some(if amount < used {
+            (used - amount, opened_at)
+        } else {
+            (0, opened_at.max(now_us as i64))
+        });
     }
 
     fn take(&mut self, limit: &Limit, now_us: u64, amount: u64) {
