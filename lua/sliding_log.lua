@@ -269,7 +269,7 @@ local function merge(
 
 	-- What does not fit into L cells, and whatever is older than a token with extras, is folded into `extra`.
 	local folded = a_n - i + b_n - j - limit.limit
-	local not_before = 0
+	local not_before = -math.huge
 	if a_extra > 0 then
 		not_before = read(copy, i, bytes)
 	end

@@ -3,12 +3,12 @@
 
 mod model;
 
+use model::Model;
 use model::bucket::{LeakyBucket, TokenBucket};
 use model::cases::{Case, Domain, Step, run_cases};
 use model::log::SlidingLog;
 use model::subject::{Bucket, Subject};
 use model::window::{FixedWindow, SlidingWindow};
-use model::Model;
 use proptest::prop_assert_eq;
 use proptest::test_runner::TestCaseError;
 

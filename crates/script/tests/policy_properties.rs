@@ -24,12 +24,7 @@ const STEPS: usize = 60;
 
 fn each_check(
     policy: &str,
-    look: impl Fn(
-        &Subject,
-        &Seen<'_>,
-        u64,
-        Answer,
-    ) -> Result<(), proptest::test_runner::TestCaseError>,
+    look: impl Fn(&Subject, &Seen<'_>, u64, Answer) -> Result<(), proptest::test_runner::TestCaseError>,
 ) {
     let subject = Subject::builtin(policy);
     let cases = Domain::of(policy).cases(3, STEPS);
@@ -133,10 +128,7 @@ fn property_6_peeks_and_impossible_costs_change_nothing(policy: &str) {
         let mut bucket = seen.after.clone();
         let peek = subject.check(&mut bucket, limit, now, 0);
         prop_assert!(peek.allowed);
-        prop_assert_eq!(
-            (peek.remaining, peek.full_at_us),
-            (answer.remaining, answer.full_at_us)
-        );
+        prop_assert_eq!((peek.remaining, peek.full_at_us), (answer.remaining, answer.full_at_us));
         for impossible in [limit.burst + 1, model::cases::TOKENS_MAX] {
             if impossible > limit.burst {
                 let never = subject.check(&mut bucket, limit, now, impossible);

@@ -127,9 +127,7 @@ impl Model for LeakyBucket {
     fn full_at(&self, limit: &Limit) -> u64 {
         match &self.0 {
             None => 0,
-            Some((water, leaked_at)) => {
-                time(i128::from(*leaked_at) + ceil(&(water / limit.rate())))
-            }
+            Some((water, leaked_at)) => time(i128::from(*leaked_at) + ceil(&(water / limit.rate()))),
         }
     }
 

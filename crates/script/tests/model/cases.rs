@@ -75,9 +75,7 @@ impl Amount {
     pub fn tokens(self, limit: &Limit) -> u64 {
         match self {
             Amount::Tokens(tokens) => tokens,
-            Amount::OfBurst(thousandths) => {
-                (u128::from(limit.burst) * u128::from(thousandths) / 1000) as u64
-            }
+            Amount::OfBurst(thousandths) => (u128::from(limit.burst) * u128::from(thousandths) / 1000) as u64,
             Amount::AboveBurst(tokens) => (limit.burst + tokens).min(TOKENS_MAX),
         }
     }
@@ -135,11 +133,7 @@ pub struct Domain {
 impl Domain {
     pub fn of(policy: &str) -> Self {
         Self {
-            limit_max: if policy == "sliding_log" {
-                10_000
-            } else {
-                TOKENS_MAX
-            },
+            limit_max: if policy == "sliding_log" { 10_000 } else { TOKENS_MAX },
             burst: matches!(policy, "token_bucket" | "leaky_bucket"),
         }
     }
@@ -167,13 +161,11 @@ impl Domain {
             1 => Just(WINDOW_US[0]),
             1 => Just(WINDOW_US[1]),
         ];
-        (self.tokens(), windows, self.tokens(), any::<bool>()).prop_map(
-            move |(limit, window_us, burst, own)| Limit {
-                limit,
-                window_us,
-                burst: if self.burst && own { burst } else { limit },
-            },
-        )
+        (self.tokens(), windows, self.tokens(), any::<bool>()).prop_map(move |(limit, window_us, burst, own)| Limit {
+            limit,
+            window_us,
+            burst: if self.burst && own { burst } else { limit },
+        })
     }
 
     /// Sequences of up to `steps` steps, under up to `limits` limits in turn.
@@ -184,16 +176,13 @@ impl Domain {
             1 => (END_OF_TIME_US - 100_000_000)..END_OF_TIME_US,
             1 => 0..END_OF_TIME_US,
         ];
-        (
-            vec(self.limits(), 1..=limits),
-            start,
-            vec(step(limits), 1..=steps),
-        )
-            .prop_map(|(limits, start_us, steps)| Case {
+        (vec(self.limits(), 1..=limits), start, vec(step(limits), 1..=steps)).prop_map(|(limits, start_us, steps)| {
+            Case {
                 limits,
                 start_us,
                 steps,
-            })
+            }
+        })
     }
 }
 

@@ -3,8 +3,7 @@
 use std::cell::RefCell;
 
 use tollgate_script::{
-    Params, ParamsId, PolicyFault, PolicyHost, PolicyId, PolicyLimits, PolicySource, State, Stored,
-    builtin_policies,
+    Params, ParamsId, PolicyFault, PolicyHost, PolicyId, PolicyLimits, PolicySource, State, Stored, builtin_policies,
 };
 
 use super::{Answer, Limit};
@@ -107,13 +106,7 @@ impl Subject {
     }
 
     /// The same with the policy's fault.
-    pub fn try_check(
-        &self,
-        bucket: &mut Bucket,
-        limit: &Limit,
-        now_us: u64,
-        cost: u64,
-    ) -> Result<Answer, PolicyFault> {
+    pub fn try_check(&self, bucket: &mut Bucket, limit: &Limit, now_us: u64, cost: u64) -> Result<Answer, PolicyFault> {
         let before = bucket.clone();
         self.with(limit, &before, |host, params, stored| {
             let (outcome, state) = host.check_one(params, stored, now_us as i64, cost, false)?;

@@ -13,9 +13,7 @@ impl FixedWindow {
         match self.0 {
             // Nothing used: as if new, but time does not run backwards.
             Some((0, opened_at)) => (0, opened_at.max(now)),
-            Some((used, opened_at)) if now < opened_at + limit.window_us as i64 => {
-                (used, opened_at)
-            }
+            Some((used, opened_at)) if now < opened_at + limit.window_us as i64 => (used, opened_at),
             _ => (0, now),
         }
     }
@@ -161,11 +159,7 @@ impl Model for SlidingWindow {
     fn give(&mut self, limit: &Limit, now_us: u64, amount: u64) {
         let (time, current, previous) = self.roll(limit, now_us);
         let older = amount.saturating_sub(current);
-        self.set(
-            time,
-            current.saturating_sub(amount),
-            previous.saturating_sub(older),
-        );
+        self.set(time, current.saturating_sub(amount), previous.saturating_sub(older));
     }
 
     fn take(&mut self, limit: &Limit, now_us: u64, amount: u64) {
