@@ -1,7 +1,8 @@
 //! Every bound of a node, in one table: its name, its default, what happens when it is hit and which error says so.
 //!
 //! The table drives the section `[limits]` of the configuration, `--print-config`, and the metric
-//! `tollgate_limit_hit_total{limit="..."}`. Three bounds have their key in another section, beside what they belong to.
+//! `tollgate_limit_hit_total{limit="..."}`. Some bounds have their key in another section, beside what they belong to, and
+//! one cannot be changed.
 
 use crate::config::Kind::{Bytes, Count, Millis};
 use crate::config::key::section;
@@ -12,11 +13,11 @@ use tollgate_limiter::RULES_MAX;
 pub struct BoundInfo {
     /// Its label in `tollgate_limit_hit_total`.
     pub label: &'static str,
-    /// The configuration key that sets it, as `section.name`.
+    /// The configuration key that sets it, as `section.name`; empty if nothing can change it.
     pub key: &'static str,
     /// What happens when it is hit.
     pub when_hit: &'static str,
-    /// The error that the client gets, complete; empty if it gets none or one of another kind (`when_hit` says which).
+    /// How the error starts that the client gets; empty if it gets none, or a status of HTTP (`when_hit` says which).
     pub error: &'static str,
 }
 
@@ -64,13 +65,16 @@ macro_rules! bounds {
                 }
             }
 
-            /// The error that the client gets, complete.
+            /// How the error starts that the client gets.
             pub const fn error(self) -> &'static str {
                 self.info().error
             }
         }
     };
 }
+
+/// The longest key in bytes.
+pub const KEY_BYTES_MAX: usize = tollgate_store::MAX_KEY_BYTES;
 
 const MIB: usize = 1 << 20;
 
@@ -95,10 +99,6 @@ bounds! {
     request_bytes / RequestBytes: 1_024 * MIB, Bytes(1 << 17, (1 << 32) - 1), "bytes",
         "the client gets the error and is closed",
         "ERR Protocol error: too big request";
-    /// Bytes of one key.
-    key_bytes / KeyBytes: 65_535, Bytes(64, 65_535), "bytes",
-        "the command gets the error",
-        "ERR key is too long";
     /// Bytes of replies that wait for one client to read them.
     output_bytes / OutputBytes: 64 * MIB, Bytes(1 << 16, 1 << 32), "bytes",
         "the client is closed",
@@ -114,7 +114,7 @@ bounds! {
     /// Different combinations of limit, window, burst and policy that one shard remembers at one time.
     interned_limits / InternedLimits: 1_000_000, Count(1, 1 << 24), "combinations",
         "a check with a new combination gets the error",
-        "BUSY too many different limits are in use, try again";
+        "BUSY too many different limits in use";
     /// Keys that one KEYS answers.
     keys_reply / KeysReply: 1_000_000, Count(1, 1 << 32), "keys",
         "the command gets the error",
@@ -140,14 +140,18 @@ bounds! {
         "the request gets status 408 or 503, or the connection is closed",
         "";
     elsewhere:
+    /// Bytes of one key: [`KEY_BYTES_MAX`], which the layout of an entry sets.
+    KeyBytes: "key_bytes", "",
+        "the command gets the error",
+        "ERR key is longer than 65535 bytes";
     /// Time of one check in a policy.
     PolicyBudget: "policy_budget_us", "policy.budget_us",
-        "the check gets the error; its bucket stays as it was",
-        "ERR policy ran longer than its budget";
+        "the check gets the error, with the policy's name and the budget; its bucket stays as it was",
+        "ERR policy";
     /// Memory that one check may add in a policy.
     PolicyMemory: "policy_memory_bytes", "policy.memory_bytes",
-        "the check gets the error; its bucket stays as it was",
-        "ERR policy took more memory than it may";
+        "the check gets the error, with the policy's name and the cap; its bucket stays as it was",
+        "ERR policy";
     /// Bytes of keys and buckets that the node keeps.
     MaxMemory: "max_memory_bytes", "storage.max_memory_bytes",
         "by storage.when_full: the fullest buckets are dropped, or a check that needs a new bucket gets the error",
@@ -173,7 +177,7 @@ mod tests {
         for (number, bound) in Bound::ALL.iter().enumerate() {
             assert_eq!(*bound as usize, number);
             let info = bound.info();
-            assert!(keys.iter().any(|key| key == info.key), "{}", info.key);
+            assert!(info.key.is_empty() || keys.iter().any(|key| key == info.key), "{}", info.key);
             assert!(!info.when_hit.is_empty());
         }
         let labels: std::collections::BTreeSet<_> =
@@ -202,5 +206,33 @@ mod tests {
             assert!(["", "ERR", "BUSY", "OOM"].contains(&prefix), "{error}");
             assert!(!error.contains(['\r', '\n']));
         }
+    }
+
+    /// The table of docs/operations.md.
+    fn table() -> String {
+        let config = Config::default();
+        let mut table = String::from("| bound | default | when it is hit | error |\n|---|---|---|---|\n");
+        for bound in Bound::ALL {
+            let info = bound.info();
+            let key = config.keys().find(|(key, _)| key.path() == info.key);
+            let default = match &key {
+                Some((key, value)) => format!("{value} {}", key.unit),
+                None => format!("{KEY_BYTES_MAX} bytes, fixed"),
+            };
+            let name = match info.key.strip_prefix("limits.") {
+                Some(_) => format!("`{}`", info.label),
+                None if info.key.is_empty() => format!("`{}`", info.label),
+                None => format!("`{}` (key `{}`)", info.label, info.key),
+            };
+            let error = if info.error.is_empty() { String::new() } else { format!("`{}`", info.error) };
+            table.push_str(&format!("| {name} | {default} | {} | {error} |\n", info.when_hit));
+        }
+        table
+    }
+
+    #[test]
+    fn the_operators_table_lists_every_bound() {
+        let table = table();
+        assert!(include_str!("../../../docs/operations.md").contains(&table), "write this:\n{table}");
     }
 }

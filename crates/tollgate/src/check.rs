@@ -2,7 +2,7 @@
 
 use crate::cli::CheckArguments;
 use crate::client::{Client, ClientError};
-use redis_protocol::resp2::types::OwnedFrame;
+use tollgate_protocol::Reply;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
@@ -77,20 +77,20 @@ fn command(arguments: &CheckArguments) -> Vec<String> {
     words
 }
 
-fn answer(client: &Client, reply: OwnedFrame) -> Result<Answer, ClientError> {
+fn answer(client: &Client, reply: Reply) -> Result<Answer, ClientError> {
     let shown = format!("{reply:?}");
     let fields = match reply {
-        OwnedFrame::Array(fields) => fields,
+        Reply::Array(fields) => fields,
         _ => Vec::new(),
     };
     match fields.as_slice() {
         [
-            OwnedFrame::Integer(allowed),
-            OwnedFrame::Integer(limit),
-            OwnedFrame::Integer(remaining),
-            OwnedFrame::Integer(retry_after_ms),
-            OwnedFrame::Integer(reset_at_ms),
-            OwnedFrame::BulkString(source),
+            Reply::Int(allowed),
+            Reply::Int(limit),
+            Reply::Int(remaining),
+            Reply::Int(retry_after_ms),
+            Reply::Int(reset_at_ms),
+            Reply::Bulk(source),
         ] => Ok(Answer {
             allowed: *allowed == 1,
             limit: *limit,

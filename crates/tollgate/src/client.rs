@@ -1,13 +1,11 @@
 //! A minimal client of the Redis protocol: one connection, one request at a time, RESP2.
 
 use bytes::BytesMut;
-use redis_protocol::resp2::decode::decode;
-use redis_protocol::resp2::encode::extend_encode;
-use redis_protocol::resp2::types::OwnedFrame;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use thiserror::Error;
+use tollgate_protocol::{Proto, Reply, decode_reply, encode_request};
 
 /// Longest time to connect, and to wait for a reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -75,23 +73,21 @@ impl Client {
     }
 
     /// Sends one command and reads its reply; an error reply is an error.
-    pub fn call(&mut self, arguments: &[&[u8]]) -> Result<OwnedFrame, ClientError> {
-        let bulks = arguments.iter().map(|argument| OwnedFrame::BulkString(argument.to_vec()));
-        let mut request = BytesMut::new();
-        extend_encode(&mut request, &OwnedFrame::Array(bulks.collect()), false)
-            .map_err(|error| self.unexpected(error.to_string()))?;
+    pub fn call(&mut self, arguments: &[&[u8]]) -> Result<Reply, ClientError> {
+        let mut request = Vec::new();
+        encode_request(arguments, &mut request);
         self.stream.write_all(&request).map_err(|source| self.io(source))?;
         match self.read_reply()? {
-            OwnedFrame::Error(text) => Err(ClientError::Server {
+            Reply::Error(text) => Err(ClientError::Server {
                 addr: self.addr.clone(),
-                text,
+                text: String::from_utf8_lossy(&text).into_owned(),
             }),
-            frame => Ok(frame),
+            reply => Ok(reply),
         }
     }
 
-    fn read_reply(&mut self) -> Result<OwnedFrame, ClientError> {
-        let mut reply = Vec::new();
+    fn read_reply(&mut self) -> Result<Reply, ClientError> {
+        let mut reply = BytesMut::new();
         let mut chunk = [0; 4_096];
         loop {
             let count = match self.stream.read(&mut chunk) {
@@ -104,8 +100,8 @@ impl Client {
             }
             .map_err(|source| self.io(source))?;
             reply.extend_from_slice(&chunk[..count]);
-            match decode(&reply) {
-                Ok(Some((frame, _))) => return Ok(frame),
+            match decode_reply(&mut reply, Proto::Resp2) {
+                Ok(Some(reply)) => return Ok(reply),
                 Ok(None) if reply.len() > REPLY_MAX_BYTES => {
                     return Err(self.unexpected("the reply is too long".to_owned()));
                 }

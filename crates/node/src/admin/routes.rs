@@ -5,7 +5,7 @@ use super::backend::{CheckBackend, CheckError};
 use super::body;
 use super::readiness::Readiness;
 use crate::config::{Config, Password};
-use crate::limits::Bound;
+use crate::limits::{Bound, KEY_BYTES_MAX};
 use crate::metrics::{CONTENT_TYPE as METRICS_CONTENT_TYPE, Metrics};
 use axum::Router;
 use axum::body::Body;
@@ -30,7 +30,6 @@ pub(super) struct Routes {
     pub backend: Arc<dyn CheckBackend>,
     password: Option<Password>,
     body_bytes_max: usize,
-    key_bytes_max: usize,
     patience: Duration,
 }
 
@@ -48,7 +47,6 @@ impl Routes {
             backend,
             password: config.password.clone(),
             body_bytes_max: config.limits.admin_body_bytes,
-            key_bytes_max: config.limits.key_bytes,
             patience: Duration::from_millis(config.limits.admin_request_ms as u64),
         }
     }
@@ -111,7 +109,7 @@ async fn decide(routes: &Routes, request: Request) -> Result<Response, Response>
         ));
     }
     let body = read_body(routes, request).await?;
-    let request = body::parse(&body, routes.key_bytes_max)
+    let request = body::parse(&body, KEY_BYTES_MAX)
         .map_err(|error| failure(StatusCode::BAD_REQUEST, error.field.as_deref(), &error.reason))?;
     match timeout(routes.patience, routes.backend.check(request)).await {
         Ok(Ok(answer)) => Ok(axum::Json(answer).into_response()),

@@ -67,9 +67,9 @@ section! {
         when_full: WhenFull = WhenFull::Shed, Kind::Choice(WhenFull::WORDS), "";
         /// A bucket that is full again is dropped at the latest after this time without a check.
         idle_ms: u64 = 3_600_000, Kind::Millis(1, 366 * 86_400_000), "ms";
-        /// Time between two steps of the sweep that drops buckets which need no memory.
+        /// Least time from the start of one pass of the sweep, which drops buckets that are full again, to the next.
         sweep_interval_ms: u64 = 100, Kind::Millis(1, 60_000), "ms";
-        /// Most time that one step of the sweep takes from a shard.
+        /// Most time that the sweep takes from a shard at once.
         sweep_budget_us: u64 = 500, Kind::Micros(1, 100_000), "us";
     }
 }

@@ -68,7 +68,6 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(config.policy.budget_us, 1_000);
     assert_eq!(config.storage.idle_ms, 3_600_000);
     assert_eq!(config.limits.connections, 10_000);
-    assert_eq!(config.limits.key_bytes, 65_535);
     assert!(config.worker_count() >= 1);
     assert!(!config.node_name().is_empty());
     assert!(config.password.is_none() && config.rules.is_empty());
@@ -441,4 +440,13 @@ fn variables_of_kubernetes_services_are_not_ours() {
         error(&variable("TOLLGATE_PORTS", "1")),
         "environment variable TOLLGATE_PORTS: there is no key for 'TOLLGATE_PORTS'"
     );
+}
+
+#[test]
+fn the_example_loads_and_changes_no_default() {
+    let example = file(include_str!("../../../../cluster.toml")).unwrap();
+    let mut defaults = Config::default();
+    defaults.node.name = "node-1".to_owned();
+    assert!(example.keys().eq(defaults.keys()));
+    assert_eq!(example.rules.len(), 3);
 }
