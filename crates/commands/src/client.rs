@@ -1,13 +1,8 @@
-//! CLIENT: names, and the list of connections.
+//! CLIENT: what a connection says of itself. The list of connections is in `client_list`.
 
-use crate::connection::USER;
-use crate::node_view::{ClientInfo, ConnectionCall};
-use crate::number::integer;
+use crate::node_view::ConnectionCall;
 use crate::session::CLIENT_NAME_MAX_BYTES;
 use crate::{CommandError, Session};
-use std::fmt::Write as _;
-use std::net::SocketAddr;
-use tollgate_protocol::{Proto, Request};
 
 /// Redis takes printable ASCII without blanks, so that CLIENT LIST stays readable for programs.
 fn is_clean(text: &[u8]) -> bool {
@@ -25,7 +20,9 @@ pub(crate) fn check_connection_name(name: &[u8]) -> Result<(), CommandError> {
 
 fn check_length(what: &str, text: &[u8]) -> Result<(), CommandError> {
     if text.len() > CLIENT_NAME_MAX_BYTES {
-        return Err(CommandError::Other(format!("{what} cannot be longer than {CLIENT_NAME_MAX_BYTES} bytes.")));
+        return Err(CommandError::Other(format!(
+            "{what} cannot be longer than {CLIENT_NAME_MAX_BYTES} bytes."
+        )));
     }
     Ok(())
 }
@@ -124,147 +121,6 @@ pub(crate) fn info(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// `CLIENT LIST [TYPE type] [ID id [id ...]]`; Redis takes one of the two.
-pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
-    let request = call.request;
-    let mut ids: Option<Vec<u64>> = None;
-    let mut kind = ClientType::Normal;
-    match request.get(2) {
-        None => {}
-        Some(option) if option.eq_ignore_ascii_case(b"TYPE") && request.len() == 4 => kind = ClientType::parse(request.arg(3))?,
-        Some(option) if option.eq_ignore_ascii_case(b"ID") && request.len() > 3 => {
-            let parse = |text| integer(text).and_then(|id| u64::try_from(id).ok());
-            let given = request.iter().skip(3).map(parse).collect::<Option<_>>();
-            ids = Some(given.ok_or(CommandError::Refused("Invalid client ID"))?);
-        }
-        Some(_) => return Err(CommandError::Syntax),
-    }
-    let mut text = String::new();
-    if kind == ClientType::Normal {
-        let own = call.session.info();
-        for client in call.node.clients() {
-            if ids.as_ref().is_some_and(|ids| !ids.contains(&client.id)) {
-                continue;
-            }
-            // What the node knows of this connection may be older than what it knows of itself.
-            let shown = if client.id == own.id { &own } else { &client };
-            text.push_str(&shown.line(call.env.now_us));
-            text.push('\n');
-        }
-    }
-    call.reply().verbatim(text.as_bytes());
-    Ok(())
-}
-
-/// The kinds of clients that Redis tells apart. Here all are normal ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ClientType {
-    Normal,
-    Other,
-}
-
-impl ClientType {
-    fn parse(word: &[u8]) -> Result<Self, CommandError> {
-        if word.eq_ignore_ascii_case(b"normal") {
-            return Ok(Self::Normal);
-        }
-        let others = [&b"slave"[..], b"replica", b"pubsub", b"master"];
-        if others.iter().any(|other| word.eq_ignore_ascii_case(other)) {
-            return Ok(Self::Other);
-        }
-        let shown = String::from_utf8_lossy(&word[..word.len().min(128)]);
-        Err(CommandError::Other(format!("Unknown client type '{shown}'")))
-    }
-}
-
-/// Which connections to kill.
-#[derive(Debug, Default)]
-struct Filter<'a> {
-    id: Option<u64>,
-    kind: Option<ClientType>,
-    address: Option<&'a [u8]>,
-    local_address: Option<&'a [u8]>,
-    /// The form `CLIENT KILL ip:port` closes the connection that sends it, too.
-    spare_me: bool,
-}
-
-impl<'a> Filter<'a> {
-    fn parse(request: Request<'a>) -> Result<Self, CommandError> {
-        if request.len() == 3 {
-            return Ok(Self {
-                address: Some(request.arg(2)),
-                ..Self::default()
-            });
-        }
-        let mut filter = Self {
-            spare_me: true,
-            ..Self::default()
-        };
-        let mut at = 2;
-        while at < request.len() {
-            let (option, Some(value)) = (request.arg(at), request.get(at + 1)) else {
-                return Err(CommandError::Syntax);
-            };
-            if option.eq_ignore_ascii_case(b"ID") {
-                let id = integer(value).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
-                filter.id = Some(id.ok_or(CommandError::Refused("client-id should be greater than 0"))?);
-            } else if option.eq_ignore_ascii_case(b"TYPE") {
-                filter.kind = Some(ClientType::parse(value)?);
-            } else if option.eq_ignore_ascii_case(b"ADDR") {
-                filter.address = Some(value);
-            } else if option.eq_ignore_ascii_case(b"LADDR") {
-                filter.local_address = Some(value);
-            } else if option.eq_ignore_ascii_case(b"USER") {
-                if value != USER {
-                    let shown = String::from_utf8_lossy(&value[..value.len().min(128)]);
-                    return Err(CommandError::Other(format!("No such user '{shown}'")));
-                }
-            } else if option.eq_ignore_ascii_case(b"SKIPME") {
-                filter.spare_me = match value {
-                    yes if yes.eq_ignore_ascii_case(b"yes") => true,
-                    no if no.eq_ignore_ascii_case(b"no") => false,
-                    _ => return Err(CommandError::Syntax),
-                };
-            } else {
-                return Err(CommandError::Syntax);
-            }
-            at += 2;
-        }
-        Ok(filter)
-    }
-
-    fn matches(&self, client: &ClientInfo) -> bool {
-        let is_at = |wanted: Option<&[u8]>, address: SocketAddr| wanted.is_none_or(|wanted| address.to_string().as_bytes() == wanted);
-        self.id.is_none_or(|id| id == client.id)
-            && self.kind.is_none_or(|kind| kind == ClientType::Normal)
-            && is_at(self.address, client.peer)
-            && is_at(self.local_address, client.local)
-    }
-}
-
-/// `CLIENT KILL ip:port`, or `CLIENT KILL filter value [filter value ...]`
-pub(crate) fn kill(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
-    let filter = Filter::parse(call.request)?;
-    let mut killed = 0;
-    for client in call.node.clients() {
-        if !filter.matches(&client) {
-            continue;
-        }
-        if client.id != call.session.id {
-            killed += i64::from(call.node.close_client(client.id));
-        } else if !filter.spare_me {
-            call.session.close_after_reply = true;
-            killed += 1;
-        }
-    }
-    match (call.request.len(), killed) {
-        (3, 0) => return Err(CommandError::Refused("No such client")),
-        (3, _) => call.reply().ok(),
-        _ => call.reply().int(killed),
-    }
-    Ok(())
-}
-
 /// `CLIENT HELP`
 pub(crate) fn help(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     call.write_help(
@@ -310,42 +166,58 @@ pub(crate) fn help(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     )
 }
 
-impl ClientInfo {
-    /// Its line in CLIENT LIST, without the line end: the fields of Redis 7.2 that mean something here.
-    pub fn line(&self, now_us: u64) -> String {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let seconds_since = |us: u64| now_us.saturating_sub(us) / 1_000_000;
-        let mut flags = String::new();
-        if self.no_evict {
-            flags.push('e');
-        }
-        if self.no_touch {
-            flags.push('T');
-        }
-        if flags.is_empty() {
-            flags.push('N');
-        }
-        let mut line = String::new();
-        // Writing to a string does not fail.
-        let _ = write!(
-            line,
-            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={} \
-             user=default redir=-1 resp={} lib-name={} lib-ver={}",
-            self.id,
-            self.peer,
-            self.local,
-            text(&self.name),
-            seconds_since(self.created_us),
-            seconds_since(self.last_active_us),
-            self.db,
-            self.last_command.unwrap_or("NULL"),
-            match self.proto {
-                Proto::Resp2 => 2,
-                Proto::Resp3 => 3,
-            },
-            text(&self.lib_name),
-            text(&self.lib_ver),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_node::{TestNode, run, run_alone, session};
+    use crate::test_request::{with_line, with_request};
+    use tollgate_protocol::Proto;
+
+    fn alone(line: &str) -> String {
+        run_alone(Proto::Resp2, line)
+    }
+
+    #[test]
+    fn names_and_library() {
+        let node = TestNode::default();
+        let mut session = session(&node, 7);
+        let mut say = |line: &str| with_line(line, |request| run(&node, &mut session, request));
+        assert_eq!(say("CLIENT ID"), ":7\r\n");
+        assert_eq!(say("CLIENT GETNAME"), "$-1\r\n");
+        assert_eq!(say("CLIENT SETNAME worker-1"), "+OK\r\n");
+        assert_eq!(say("CLIENT GETNAME"), "$8\r\nworker-1\r\n");
+        assert_eq!(say("CLIENT SETINFO LIB-NAME redis-py(x)"), "+OK\r\n");
+        assert_eq!(say("client setinfo lib-ver 5.0"), "+OK\r\n");
+        assert_eq!(
+            say("CLIENT SETINFO lib-foo x"),
+            "-ERR Unrecognized option 'lib-foo'\r\n"
         );
-        line
+        assert_eq!(say("CLIENT NO-EVICT on"), "+OK\r\n");
+        assert_eq!(say("CLIENT NO-TOUCH maybe"), "-ERR syntax error\r\n");
+        let line = "id=7 addr=127.0.0.1:40007 laddr=127.0.0.1:6379 name=worker-1 age=4 idle=0 flags=e db=0 sub=0 psub=0 ssub=0 \
+                    multi=-1 events=r cmd=client|info user=default redir=-1 resp=2 lib-name=redis-py(x) lib-ver=5.0\n";
+        assert_eq!(say("CLIENT INFO"), format!("${}\r\n{line}\r\n", line.len()));
+        let args: [&[u8]; 4] = [b"CLIENT", b"SETINFO", b"LIB-VER", b"a b"];
+        let reply = with_request(&args, |request| run(&node, &mut session, request));
+        assert_eq!(
+            reply,
+            "-ERR LIB-VER cannot contain spaces, newlines or special characters.\r\n"
+        );
+        let long = "n".repeat(CLIENT_NAME_MAX_BYTES + 1);
+        let reply = with_line(&format!("CLIENT SETNAME {long}"), |request| {
+            run(&node, &mut session, request)
+        });
+        assert_eq!(reply, "-ERR Client names cannot be longer than 4096 bytes.\r\n");
+        assert_eq!(session.name(), b"worker-1");
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        for sub in ["TRACKING", "MAINT_NOTIFICATIONS", "CAPA", "PAUSE"] {
+            assert_eq!(
+                alone(&format!("CLIENT {sub} on")),
+                format!("-ERR unknown subcommand '{sub}'. Try CLIENT HELP.\r\n")
+            );
+        }
     }
 }

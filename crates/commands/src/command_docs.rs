@@ -13,7 +13,11 @@ pub(crate) fn docs(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
         ALL.iter().collect()
     } else {
         let table = CommandTable::default();
-        request.iter().skip(2).filter_map(|name| table.find_full(name)).collect()
+        request
+            .iter()
+            .skip(2)
+            .filter_map(|name| table.find_full(name))
+            .collect()
     };
     let mut reply = call.reply();
     write_map(&mut reply, &specs);
@@ -89,5 +93,33 @@ fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument]) {
         if !inner.is_empty() {
             write_arguments(reply, inner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_node::run_alone;
+    use tollgate_protocol::Proto::{Resp2, Resp3};
+
+    #[test]
+    fn documents_arguments() {
+        assert_eq!(
+            run_alone(Resp3, "COMMAND DOCS ping nothing"),
+            "%1\r\n$4\r\nping\r\n%5\r\n$7\r\nsummary\r\n$29\r\nReturns PONG, or the message.\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n\
+             $5\r\ngroup\r\n$10\r\nconnection\r\n$10\r\ncomplexity\r\n$4\r\nO(1)\r\n$9\r\narguments\r\n*1\r\n\
+             %3\r\n$4\r\nname\r\n$7\r\nmessage\r\n$4\r\ntype\r\n$6\r\nstring\r\n$5\r\nflags\r\n~1\r\n+optional\r\n"
+        );
+        assert!(run_alone(Resp2, "COMMAND DOCS ttl").contains("*6\r\n$4\r\nname\r\n$3\r\nkey\r\n"));
+        assert_eq!(run_alone(Resp2, "COMMAND DOCS nothing"), "*0\r\n");
+    }
+
+    #[test]
+    fn documents_subcommands() {
+        let docs = run_alone(Resp2, "COMMAND DOCS memory");
+        assert!(
+            docs.contains("$11\r\nsubcommands\r\n*4\r\n$11\r\nmemory|help\r\n"),
+            "{docs}"
+        );
+        assert!(run_alone(Resp2, "COMMAND DOCS client|id").starts_with("*2\r\n$9\r\nclient|id\r\n*8\r\n"));
     }
 }

@@ -90,7 +90,11 @@ fn write_key_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     reply.bulk(b"begin_search");
     write_search(reply, "index", &[("index", first)]);
     reply.bulk(b"find_keys");
-    write_search(reply, "range", &[("lastkey", last_from_first), ("keystep", step), ("limit", 0)]);
+    write_search(
+        reply,
+        "range",
+        &[("lastkey", last_from_first), ("keystep", step), ("limit", 0)],
+    );
 }
 
 fn write_search(reply: &mut ReplyWriter<'_>, kind: &str, numbers: &[(&str, i16)]) {
@@ -115,7 +119,12 @@ fn categories(spec: &Spec) -> Vec<&'static str> {
             _ => {}
         }
     }
-    for (flag, category) in [("write", "write"), ("readonly", "read"), ("admin", "admin"), ("admin", "dangerous")] {
+    for (flag, category) in [
+        ("write", "write"),
+        ("readonly", "read"),
+        ("admin", "admin"),
+        ("admin", "dangerous"),
+    ] {
         if spec.has_flag(flag) {
             categories.push(category);
         }
@@ -130,11 +139,15 @@ pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let request = call.request;
     let filter = match request.len() {
         2 => None,
-        5 if request.arg(2).eq_ignore_ascii_case(b"FILTERBY") => Some(ListFilter::parse(request.arg(3), request.arg(4))?),
+        5 if request.arg(2).eq_ignore_ascii_case(b"FILTERBY") => {
+            Some(ListFilter::parse(request.arg(3), request.arg(4))?)
+        }
         _ => return Err(CommandError::Syntax),
     };
     // With a filter Redis leaves containers' subcommands to the filter too; without one it lists everything.
-    let every = ALL.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
+    let every = ALL
+        .iter()
+        .flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
     let names: Vec<&str> = every
         .filter(|spec| filter.as_ref().is_none_or(|filter| filter.takes(spec)))
         .map(|spec| spec.name)
@@ -167,7 +180,9 @@ impl<'a> ListFilter<'a> {
     fn takes(&self, spec: &Spec) -> bool {
         match self {
             Self::Module => false,
-            Self::Category(name) => categories(spec).iter().any(|category| name.eq_ignore_ascii_case(category.as_bytes())),
+            Self::Category(name) => categories(spec)
+                .iter()
+                .any(|category| name.eq_ignore_ascii_case(category.as_bytes())),
             Self::Pattern(pattern) => glob::matches(pattern, spec.name.as_bytes(), Case::Insensitive),
         }
     }
@@ -207,7 +222,10 @@ fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<&[u8]>), Comman
     if let Some(name) = request.get(FIRST + 1)
         && !spec.subcommands.is_empty()
     {
-        let sub = spec.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.own_name().as_bytes()));
+        let sub = spec
+            .subcommands
+            .iter()
+            .find(|sub| name.eq_ignore_ascii_case(sub.own_name().as_bytes()));
         spec = sub.ok_or(CommandError::Refused("Invalid command specified"))?;
     }
     let args = request.len() - FIRST;
@@ -215,10 +233,16 @@ fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<&[u8]>), Comman
         return Err(CommandError::Refused("The command has no key arguments"));
     };
     if !spec.takes(args) {
-        return Err(CommandError::Refused("Invalid number of arguments specified for command"));
+        return Err(CommandError::Refused(
+            "Invalid number of arguments specified for command",
+        ));
     }
     let (_, last, step) = spec.keys;
-    let last = if last < 0 { args - usize::from(last.unsigned_abs()) } else { usize::from(last.unsigned_abs()) };
+    let last = if last < 0 {
+        args - usize::from(last.unsigned_abs())
+    } else {
+        usize::from(last.unsigned_abs())
+    };
     let positions = (first..=last).step_by(usize::from(step.unsigned_abs()).max(1));
     Ok((spec, positions.map(|position| request.arg(FIRST + position)).collect()))
 }
@@ -248,4 +272,90 @@ pub(crate) fn help(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
             "    Return the keys and the access flags from a full command.",
         ],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_node::run_alone;
+    use tollgate_protocol::Proto::{Resp2, Resp3};
+
+    #[test]
+    fn a_command_has_ten_elements() {
+        assert_eq!(
+            run_alone(Resp3, "COMMAND INFO del"),
+            "*1\r\n*10\r\n$3\r\ndel\r\n:-2\r\n~1\r\n+write\r\n:1\r\n:-1\r\n:1\r\n~3\r\n+@keyspace\r\n+@write\r\n+@slow\r\n~2\r\n\
+             $26\r\nrequest_policy:multi_shard\r\n$23\r\nresponse_policy:agg_sum\r\n~1\r\n%3\r\n$5\r\nflags\r\n~2\r\n+RM\r\n+delete\r\n\
+             $12\r\nbegin_search\r\n%2\r\n$4\r\ntype\r\n$5\r\nindex\r\n$4\r\nspec\r\n%1\r\n$5\r\nindex\r\n:1\r\n$9\r\nfind_keys\r\n\
+             %2\r\n$4\r\ntype\r\n$5\r\nrange\r\n$4\r\nspec\r\n%3\r\n$7\r\nlastkey\r\n:-1\r\n$7\r\nkeystep\r\n:1\r\n$5\r\nlimit\r\n:0\r\n~0\r\n"
+        );
+    }
+
+    #[test]
+    fn subcommands_and_names_that_do_not_exist() {
+        let reply = run_alone(Resp2, "COMMAND INFO nothing client|id client|nothing memory");
+        assert!(reply.starts_with(
+            "*4\r\n$-1\r\n*10\r\n$9\r\nclient|id\r\n:2\r\n*3\r\n+noscript\r\n+loading\r\n+stale\r\n:0\r\n:0\r\n:0\r\n*2\r\n\
+             +@connection\r\n+@slow\r\n*0\r\n*0\r\n*0\r\n$-1\r\n*10\r\n$6\r\nmemory\r\n"
+        ));
+        assert!(reply.contains("*2\r\n*10\r\n$11\r\nmemory|help\r\n"));
+    }
+
+    #[test]
+    fn count_list_and_all_agree() {
+        let all = run_alone(Resp2, "COMMAND");
+        assert!(all.starts_with(&format!("*{}\r\n", ALL.len())));
+        assert_eq!(run_alone(Resp2, "COMMAND COUNT"), format!(":{}\r\n", ALL.len()));
+        assert_eq!(run_alone(Resp2, "COMMAND INFO"), all);
+        let every = ALL.len() + ALL.iter().map(|spec| spec.subcommands.len()).sum::<usize>();
+        assert!(run_alone(Resp2, "COMMAND LIST").starts_with(&format!("*{every}\r\n")));
+    }
+
+    #[test]
+    fn list_filters() {
+        assert_eq!(
+            run_alone(Resp2, "COMMAND LIST FILTERBY PATTERN P?TL"),
+            "*1\r\n$4\r\npttl\r\n"
+        );
+        assert_eq!(run_alone(Resp2, "COMMAND LIST FILTERBY MODULE x"), "*0\r\n");
+        assert_eq!(run_alone(Resp2, "COMMAND LIST FILTERBY ACLCAT nothing"), "*0\r\n");
+        assert!(run_alone(Resp2, "command list filterby aclcat WRITE").contains("$8\r\nrl.check\r\n"));
+        for bad in ["foo", "FILTERBY", "FILTERBY foo bar"] {
+            assert_eq!(
+                run_alone(Resp2, &format!("COMMAND LIST {bad}")),
+                "-ERR syntax error\r\n"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_of_a_command() {
+        assert_eq!(
+            run_alone(Resp2, "COMMAND GETKEYS del a b"),
+            "*2\r\n$1\r\na\r\n$1\r\nb\r\n"
+        );
+        assert_eq!(
+            run_alone(Resp2, "COMMAND GETKEYS rl.check k LIMIT 1 PER 1s"),
+            "*1\r\n$1\r\nk\r\n"
+        );
+        assert_eq!(
+            run_alone(Resp2, "COMMAND GETKEYS object encoding k"),
+            "*1\r\n$1\r\nk\r\n"
+        );
+        assert_eq!(
+            run_alone(Resp3, "COMMAND GETKEYSANDFLAGS ttl k"),
+            "*1\r\n*2\r\n$1\r\nk\r\n~2\r\n+RO\r\n+access\r\n"
+        );
+        for (line, error) in [
+            ("nothing a", "Invalid command specified"),
+            ("config nothing a", "Invalid command specified"),
+            ("ping a", "The command has no key arguments"),
+            ("ttl a b", "Invalid number of arguments specified for command"),
+        ] {
+            assert_eq!(
+                run_alone(Resp2, &format!("COMMAND GETKEYS {line}")),
+                format!("-ERR {error}\r\n")
+            );
+        }
+    }
 }

@@ -69,7 +69,8 @@ fn write_sections(request: Request<'_>, facts: &Facts<'_>) -> String {
         let collective = ["default", "all", "everything"];
         request.len() == 1
             || asked.any(|word| {
-                word.eq_ignore_ascii_case(name.as_bytes()) || collective.iter().any(|all| word.eq_ignore_ascii_case(all.as_bytes()))
+                word.eq_ignore_ascii_case(name.as_bytes())
+                    || collective.iter().any(|all| word.eq_ignore_ascii_case(all.as_bytes()))
             })
     };
     let mut text = String::new();
@@ -92,7 +93,10 @@ fn server(facts: &Facts<'_>, lines: &mut Lines<'_>) {
     lines.put("redis_version", REDIS_VERSION);
     lines.put("redis_mode", "standalone");
     lines.put("tollgate_version", about.version);
-    lines.put("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    lines.put(
+        "os",
+        format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+    );
     lines.put("arch_bits", usize::BITS);
     lines.put("process_id", about.pid);
     lines.put("run_id", &about.run_id);
@@ -138,7 +142,13 @@ pub fn memory_policy(when_full: WhenFull) -> &'static str {
 }
 
 fn persistence(_: &Facts<'_>, lines: &mut Lines<'_>) {
-    for field in ["loading", "async_loading", "rdb_bgsave_in_progress", "aof_enabled", "aof_rewrite_in_progress"] {
+    for field in [
+        "loading",
+        "async_loading",
+        "rdb_bgsave_in_progress",
+        "aof_enabled",
+        "aof_rewrite_in_progress",
+    ] {
         lines.put(field, 0);
     }
 }
@@ -225,9 +235,9 @@ fn human(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodeView;
     use crate::test_node::TestNode;
     use crate::test_request::with_line;
-    use crate::NodeView;
 
     fn text(line: &str) -> String {
         let node = TestNode::default();

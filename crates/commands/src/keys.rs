@@ -46,7 +46,9 @@ impl Shard {
     /// A judgement from what is stored, without asking the policy. What is stored of a bucket that EXPIRE has not touched is when it
     /// is full, and a time to linger, rounded up.
     pub(crate) fn likely(&self, bucket: &Bucket<'_>, clock_us: u64) -> Likely {
-        let Some(expiry_us) = bucket.expiry.to_us() else { return Likely::Present };
+        let Some(expiry_us) = bucket.expiry.to_us() else {
+            return Likely::Present;
+        };
         let (latest_us, unit_us) = if bucket.pinned {
             (expiry_us, 0)
         } else {
@@ -83,8 +85,17 @@ impl Shard {
 }
 
 /// `TYPE key`
-pub(crate) fn type_of(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    let name = if shard.find_present(env, request.arg(1)).is_some() { TYPE_NAME } else { "none" };
+pub(crate) fn type_of(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let name = if shard.find_present(env, request.arg(1)).is_some() {
+        TYPE_NAME
+    } else {
+        "none"
+    };
     ReplyWriter::new(out, env.proto).simple(name);
     Ok(())
 }
@@ -126,7 +137,9 @@ pub(crate) fn exists(shard: &mut Shard, env: &Env, key: &[u8]) -> Result<i64, Co
 
 /// `DEL key [key ...]` and `UNLINK key [key ...]`, for one key
 pub(crate) fn delete(shard: &mut Shard, env: &Env, key: &[u8]) -> Result<i64, CommandError> {
-    let Ok(key) = shard.bucket_key(Space::Db(env.db), key) else { return Ok(0) };
+    let Ok(key) = shard.bucket_key(Space::Db(env.db), key) else {
+        return Ok(0);
+    };
     let existed = shard.present(env.now_us, &key).is_some();
     shard.remove_bucket(&key);
     Ok(i64::from(existed))
@@ -158,10 +171,14 @@ impl Conditions {
             *flag = true;
         }
         if conditions.nx && (conditions.xx || conditions.gt || conditions.lt) {
-            return Err(CommandError::Refused("NX and XX, GT or LT options at the same time are not compatible"));
+            return Err(CommandError::Refused(
+                "NX and XX, GT or LT options at the same time are not compatible",
+            ));
         }
         if conditions.gt && conditions.lt {
-            return Err(CommandError::Refused("GT and LT options at the same time are not compatible"));
+            return Err(CommandError::Refused(
+                "GT and LT options at the same time are not compatible",
+            ));
         }
         Ok(conditions)
     }
@@ -173,7 +190,12 @@ impl Conditions {
 }
 
 /// `EXPIRE key seconds [NX|XX|GT|LT]`: keeps the bucket until then. Sooner than it is full again is refused.
-pub(crate) fn expire(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+pub(crate) fn expire(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
     let conditions = Conditions::parse(request)?;
     let seconds = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
     let ahead_us = i128::from(seconds) * 1_000_000;
@@ -184,7 +206,9 @@ pub(crate) fn expire(shard: &mut Shard, env: &Env, request: Request<'_>, out: &m
         None => false,
         Some(present) => {
             // At most EXPIRE_MAX_US ahead; a time that has passed is one that is too soon.
-            let asked_us = present.clock_us.saturating_add_signed(ahead_us.max(i128::from(i64::MIN)) as i64);
+            let asked_us = present
+                .clock_us
+                .saturating_add_signed(ahead_us.max(i128::from(i64::MIN)) as i64);
             let asked = Expiry::from_us(asked_us);
             let holds = conditions.hold(present.until, asked);
             if holds {
@@ -205,7 +229,12 @@ pub(crate) fn expire(shard: &mut Shard, env: &Env, request: Request<'_>, out: &m
 }
 
 /// `PERSIST key`: takes back what EXPIRE set.
-pub(crate) fn persist(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+pub(crate) fn persist(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
     let pinned = shard
         .find_present(env, request.arg(1))
         .is_some_and(|present| shard.store.bucket(present.place).pinned);
@@ -233,7 +262,9 @@ impl Shard {
 
     /// Changes the expiry of a stored bucket and nothing else.
     fn set_expiry(&mut self, key: &Key<'_>, expiry: Expiry, pinned: bool) -> Result<(), CommandError> {
-        let Some(place) = self.store.find(key) else { return Ok(()) };
+        let Some(place) = self.store.find(key) else {
+            return Ok(());
+        };
         let bucket = self.store.bucket(place);
         let params = bucket.params;
         match bucket.state {
@@ -248,5 +279,188 @@ impl Shard {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_shard::TestShards;
+
+    const GONE: [(&str, &str); 8] = [
+        ("EXISTS k", ":0\r\n"),
+        ("TOUCH k", ":0\r\n"),
+        ("TYPE k", "+none\r\n"),
+        ("TTL k", ":-2\r\n"),
+        ("PTTL k", ":-2\r\n"),
+        ("OBJECT ENCODING k", "$-1\r\n"),
+        ("MEMORY USAGE k", "$-1\r\n"),
+        ("PERSIST k", ":0\r\n"),
+    ];
+
+    fn assert_gone(shards: &mut TestShards) {
+        for (command, reply) in GONE {
+            assert_eq!(shards.run(command), reply, "{command}");
+        }
+        assert_eq!(shards.run("KEYS *"), "*0\r\n");
+        assert_eq!(shards.run("SCAN 0"), "*2\r\n$1\r\n0\r\n*0\r\n");
+        assert_eq!(shards.run("RANDOMKEY"), "$-1\r\n");
+    }
+
+    #[test]
+    fn a_bucket_is_a_key_until_it_is_full() {
+        let mut shards = TestShards::new(1);
+        assert_gone(&mut shards);
+        shards.check("k");
+        assert_eq!(shards.run("PTTL k"), ":1000\r\n");
+        shards.advance_ms(300);
+        assert_eq!(shards.run("PTTL k"), ":700\r\n");
+        assert_eq!(shards.run("TTL k"), ":1\r\n");
+        assert_eq!(shards.run("TYPE k"), "+bucket\r\n");
+        assert_eq!(shards.run("EXISTS k k"), ":2\r\n");
+        assert_eq!(shards.run("TOUCH k"), ":1\r\n");
+        assert_eq!(shards.run("OBJECT ENCODING k"), "$12\r\ntoken_bucket\r\n");
+        assert_eq!(shards.run("OBJECT REFCOUNT k"), ":1\r\n");
+        assert!(
+            shards
+                .run("OBJECT FREQ k")
+                .starts_with("-ERR An LFU maxmemory policy is not selected")
+        );
+        assert!(
+            shards
+                .run("OBJECT IDLETIME k")
+                .starts_with("-ERR An LFU maxmemory policy is selected")
+        );
+        assert_eq!(shards.run("KEYS *"), "*1\r\n$1\r\nk\r\n");
+        assert_eq!(shards.run("RANDOMKEY"), "$1\r\nk\r\n");
+        shards.advance_ms(699);
+        assert_eq!(shards.run("PTTL k"), ":1\r\n");
+        assert_eq!(shards.run("KEYS *"), "*1\r\n$1\r\nk\r\n");
+        // Exactly when it is full it is gone, whether or not it has been dropped.
+        shards.advance_ms(1);
+        assert_eq!(shards.run("DBSIZE"), ":1\r\n");
+        assert_gone(&mut shards);
+        assert_eq!(shards.run("DEL k"), ":0\r\n");
+        assert_eq!(shards.run("DBSIZE"), ":0\r\n");
+    }
+
+    #[test]
+    fn databases_are_apart() {
+        let mut shards = TestShards::new(1);
+        shards.check("k");
+        shards.db = 3;
+        assert_gone(&mut shards);
+        assert_eq!(shards.run("DEL k"), ":0\r\n");
+        shards.db = 0;
+        assert_eq!(shards.run("EXISTS k"), ":1\r\n");
+    }
+
+    #[test]
+    fn del_resets() {
+        let mut shards = TestShards::new(1);
+        for key in ["a", "a", "b"] {
+            shards.check(key);
+        }
+        assert_eq!(shards.run("DEL a nothing"), ":1\r\n");
+        assert_eq!(shards.run("UNLINK a b"), ":1\r\n");
+        assert!(
+            shards
+                .run("RL.CHECK a LIMIT 10 PER 10s PEEK")
+                .starts_with("*6\r\n:1\r\n:10\r\n:10\r\n")
+        );
+    }
+
+    #[test]
+    fn expire_only_keeps_for_longer() {
+        let mut shards = TestShards::new(1);
+        assert_eq!(shards.run("EXPIRE k 100"), ":0\r\n");
+        for _ in 0..5 {
+            shards.check("k");
+        }
+        let refused =
+            "-ERR the bucket is full again in 5000 ms and cannot expire sooner; DEL or RL.RESET resets it\r\n";
+        for seconds in ["4", "0", "-1", "-9223372036854775808"] {
+            assert_eq!(shards.run(&format!("EXPIRE k {seconds}")), refused, "{seconds}");
+        }
+        assert_eq!(shards.run("PTTL k"), ":5000\r\n");
+        assert_eq!(shards.run("PERSIST k"), ":0\r\n");
+        assert_eq!(shards.run("EXPIRE k 100"), ":1\r\n");
+        let left: i64 = shards.run("PTTL k")[1..].trim().parse().unwrap();
+        assert!((100_000..=100_066).contains(&left), "{left}");
+        // The checks that follow keep the longer life; a full bucket that is kept still exists.
+        shards.check("k");
+        shards.advance_ms(50_000);
+        assert_eq!(shards.run("EXISTS k"), ":1\r\n");
+        assert_eq!(shards.run("KEYS *"), "*1\r\n$1\r\nk\r\n");
+        shards.advance_ms(50_066);
+        assert_gone(&mut shards);
+    }
+
+    #[test]
+    fn persist_takes_it_back() {
+        let mut shards = TestShards::new(1);
+        shards.check("k");
+        assert_eq!(shards.run("EXPIRE k 100"), ":1\r\n");
+        assert_eq!(shards.run("PERSIST k"), ":1\r\n");
+        assert_eq!(shards.run("PTTL k"), ":1000\r\n");
+        shards.advance_ms(1_000);
+        assert_gone(&mut shards);
+    }
+
+    #[test]
+    fn conditions_of_expire() {
+        let mut shards = TestShards::new(1);
+        shards.check("k");
+        assert_eq!(shards.run("EXPIRE k 100 NX"), ":0\r\n");
+        assert_eq!(shards.run("EXPIRE k 100 xx"), ":1\r\n");
+        assert_eq!(shards.run("EXPIRE k 50 GT"), ":0\r\n");
+        assert_eq!(shards.run("EXPIRE k 200 LT"), ":0\r\n");
+        assert_eq!(shards.run("EXPIRE k 50 XX LT"), ":1\r\n");
+        assert_eq!(shards.run("EXPIRE k 200 GT"), ":1\r\n");
+        assert_eq!(shards.run("EXPIRE k 10 foo"), "-ERR Unsupported option foo\r\n");
+        assert_eq!(
+            shards.run("EXPIRE k 10 NX GT"),
+            "-ERR NX and XX, GT or LT options at the same time are not compatible\r\n"
+        );
+        assert_eq!(
+            shards.run("EXPIRE k 10 GT LT"),
+            "-ERR GT and LT options at the same time are not compatible\r\n"
+        );
+        assert_eq!(
+            shards.run("EXPIRE k x"),
+            "-ERR value is not an integer or out of range\r\n"
+        );
+        assert_eq!(
+            shards.run("EXPIRE k 9223372036854775807"),
+            "-ERR invalid expire time in 'expire' command\r\n"
+        );
+    }
+
+    #[test]
+    fn buckets_with_a_buffer_are_keys_too() {
+        let mut shards = TestShards::new(1);
+        let reply = shards.run("RL.CHECK k LIMIT 10 PER 10s POLICY sliding_log");
+        assert!(reply.starts_with("*6\r\n:1\r\n"), "{reply}");
+        assert_eq!(shards.run("PTTL k"), ":10000\r\n");
+        assert_eq!(shards.run("EXPIRE k 100"), ":1\r\n");
+        assert_eq!(shards.run("PERSIST k"), ":1\r\n");
+        assert_eq!(shards.run("PTTL k"), ":10000\r\n");
+        assert_eq!(shards.run("OBJECT ENCODING k"), "$11\r\nsliding_log\r\n");
+        shards.advance_ms(10_000);
+        assert_gone(&mut shards);
+    }
+
+    #[test]
+    fn memory_usage() {
+        let mut shards = TestShards::new(1);
+        shards.check("k");
+        let bytes = |reply: String| reply[1..].trim().parse::<usize>().unwrap();
+        let short = bytes(shards.run("MEMORY USAGE k"));
+        assert!((20..100).contains(&short), "{short}");
+        let long = "k".repeat(200);
+        shards.check(&long);
+        assert!(bytes(shards.run(&format!("MEMORY USAGE {long} SAMPLES 0"))) > 200);
+        for bad in ["samples", "samples -1", "foo 1"] {
+            assert_eq!(shards.run(&format!("MEMORY USAGE k {bad}")), "-ERR syntax error\r\n");
+        }
     }
 }

@@ -11,8 +11,8 @@ pub use run::KeyspaceRun;
 
 use std::sync::Arc;
 
-/// Keys that KEYS answers and SCAN looks at, at most, if the node says nothing else.
-pub const KEYS_MAX: usize = 1_000_000;
+/// Bytes of keys that one KEYS or SCAN collects before it fails or stops. How many keys, the node says.
+pub const KEYS_BYTES_MAX: usize = 256 << 20;
 
 /// Entries that one step looks at.
 pub const STEP_ENTRIES_MAX: usize = 1024;
@@ -73,12 +73,12 @@ pub struct ScanOp {
     pub type_exists: bool,
 }
 
-/// Where a scan goes on: the slot in the top 14 of 53 bits, then the top 39 bits of a hash in it. The store's cursor has 48
-/// bits of hash; but clients in JavaScript and Lua read cursors as doubles, which hold 53 bits.
+/// Where a scan goes on: the store's cursor without its low bits, which are 0. Clients in JavaScript and Lua read cursors as
+/// doubles, which hold the 53 bits that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScanCursor(u64);
 
-/// Bits of the store's cursor that a [`ScanCursor`] lacks.
+/// Low bits of the store's cursor that are always 0.
 const CURSOR_BITS_LEFT_OUT: u32 = 9;
 
 impl ScanCursor {
@@ -98,19 +98,19 @@ impl ScanCursor {
 
     /// The slot in which the scan goes on.
     pub fn slot(self) -> u16 {
-        self.store().slot()
+        self.to_store().slot()
     }
 
     fn at_slot(slot: u16) -> Self {
-        Self::before(tollgate_store::Cursor::at_slot(slot))
+        Self::from_store(tollgate_store::Cursor::at_slot(slot))
     }
 
-    /// The last place that is not after that one.
-    fn before(cursor: tollgate_store::Cursor) -> Self {
+    fn from_store(cursor: tollgate_store::Cursor) -> Self {
+        debug_assert!(cursor.to_u64().trailing_zeros() >= CURSOR_BITS_LEFT_OUT);
         Self(cursor.to_u64() >> CURSOR_BITS_LEFT_OUT)
     }
 
-    fn store(self) -> tollgate_store::Cursor {
+    fn to_store(self) -> tollgate_store::Cursor {
         // Made by `from_number` or from a cursor of the store, so it has a slot that exists.
         tollgate_store::Cursor::from_u64(self.0 << CURSOR_BITS_LEFT_OUT).unwrap_or(tollgate_store::Cursor::START)
     }
@@ -174,8 +174,192 @@ impl KeyList {
         self.len == 0
     }
 
+    fn is_too_large(&self) -> bool {
+        self.encoded.len() > KEYS_BYTES_MAX
+    }
+
     fn write(&self, reply: &mut tollgate_protocol::ReplyWriter<'_>) {
         reply.array(self.len);
         reply.raw(&self.encoded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_shard::TestShards;
+    use std::collections::BTreeSet;
+
+    /// Elements of an array of bulk strings.
+    fn elements(reply: &str) -> Vec<&str> {
+        let mut lines = reply.split("\r\n");
+        assert!(lines.next().unwrap().starts_with('*'), "{reply}");
+        lines.skip(1).step_by(2).collect()
+    }
+
+    /// Cursor and keys of a SCAN reply.
+    fn scanned(reply: &str) -> (u64, Vec<&str>) {
+        let (cursor, keys) = reply
+            .strip_prefix("*2\r\n$")
+            .and_then(|rest| rest.split_once('*'))
+            .unwrap();
+        let cursor = cursor.split("\r\n").nth(1).unwrap().parse().unwrap();
+        let start = reply.len() - keys.len() - 1;
+        (cursor, elements(&reply[start..]))
+    }
+
+    fn filled(shards: u16, keys: usize) -> TestShards {
+        let mut shards = TestShards::new(shards);
+        for number in 0..keys {
+            shards.check(&format!("key:{number}"));
+        }
+        shards
+    }
+
+    #[test]
+    fn counts_and_lists_over_all_shards() {
+        for count in [1, 3] {
+            let mut shards = filled(count, 300);
+            assert_eq!(shards.run("DBSIZE"), ":300\r\n");
+            let reply = shards.run("KEYS *");
+            let keys: BTreeSet<&str> = elements(&reply).into_iter().collect();
+            assert_eq!(keys.len(), 300);
+            assert_eq!(elements(&shards.run("KEYS key:1[0-4]")).len(), 5);
+            assert_eq!(shards.run("KEYS nothing*"), "*0\r\n");
+        }
+    }
+
+    #[test]
+    fn keys_has_a_bound() {
+        let mut shards = filled(2, 1001);
+        assert_eq!(shards.run("KEYS *"), "-ERR too many keys match, use SCAN\r\n");
+        assert_eq!(elements(&shards.run("KEYS key:1*0")).len(), 12);
+    }
+
+    #[test]
+    fn scan_shows_every_key_and_ends() {
+        for (shard_count, count) in [(1, 1), (1, 7), (3, 10), (4, 500), (2, 100_000)] {
+            let mut shards = filled(shard_count, 400);
+            let mut keys = BTreeSet::new();
+            let mut cursor = 0;
+            for calls in 1.. {
+                let reply = shards.run(&format!("SCAN {cursor} COUNT {count}"));
+                let (next, some) = scanned(&reply);
+                keys.extend(some.into_iter().map(str::to_owned));
+                assert!(next < 1 << 53 && (next == 0 || next > cursor), "{next} after {cursor}");
+                cursor = next;
+                if next == 0 {
+                    break;
+                }
+                assert!(calls < 1000);
+            }
+            assert_eq!(keys.len(), 400, "{shard_count} shards, COUNT {count}");
+        }
+    }
+
+    #[test]
+    fn scan_takes_its_options_in_any_order() {
+        let mut shards = filled(2, 20);
+        let (next, keys) = (0, 11);
+        for options in [
+            "COUNT 100 MATCH key:1*",
+            "MATCH key:1* TYPE bucket COUNT 100",
+            "type BUCKET match key:1* count 1000",
+        ] {
+            let reply = shards.run(&format!("SCAN 0 {options}"));
+            let found = scanned(&reply);
+            assert_eq!((found.0, found.1.len()), (next, keys), "{options}");
+        }
+        assert_eq!(shards.run("SCAN 0 TYPE string COUNT 100"), "*2\r\n$1\r\n0\r\n*0\r\n");
+        for bad in ["COUNT 0", "COUNT -1", "MATCH", "FOO bar"] {
+            assert_eq!(shards.run(&format!("SCAN 0 {bad}")), "-ERR syntax error\r\n", "{bad}");
+        }
+        assert_eq!(
+            shards.run("SCAN 0 COUNT x"),
+            "-ERR value is not an integer or out of range\r\n"
+        );
+        for bad in ["x", "-1", "18446744073709551616"] {
+            assert_eq!(shards.run(&format!("SCAN {bad}")), "-ERR invalid cursor\r\n", "{bad}");
+        }
+        // Cursors that no call has answered.
+        for end in [u64::MAX, 1 << 53, (1 << 53) - 1] {
+            assert_eq!(shards.run(&format!("SCAN {end}")), "*2\r\n$1\r\n0\r\n*0\r\n", "{end}");
+        }
+    }
+
+    #[test]
+    fn flushdb_leaves_other_databases_and_rules() {
+        let mut shards = filled(2, 50);
+        shards.db = 1;
+        shards.check("other");
+        shards.run("RL.CHECK k RULE free");
+        shards.db = 0;
+        assert_eq!(shards.run("FLUSHDB"), "+OK\r\n");
+        assert_eq!(shards.run("DBSIZE"), ":0\r\n");
+        assert_eq!(shards.run("KEYS *"), "*0\r\n");
+        shards.db = 1;
+        assert_eq!(shards.run("DBSIZE"), ":1\r\n");
+        assert!(
+            shards
+                .run("RL.CHECK k RULE free PEEK")
+                .starts_with("*6\r\n:1\r\n:50\r\n:49\r\n")
+        );
+        assert_eq!(shards.run("FLUSHALL"), "+OK\r\n");
+        assert_eq!(shards.run("DBSIZE"), ":0\r\n");
+        assert!(
+            shards
+                .run("RL.CHECK k RULE free PEEK")
+                .starts_with("*6\r\n:1\r\n:50\r\n:50\r\n")
+        );
+        for bad in ["FLUSHALL foo", "FLUSHDB SYNC ASYNC"] {
+            assert_eq!(shards.run(bad), "-ERR syntax error\r\n");
+        }
+    }
+
+    #[test]
+    fn a_flush_is_freed_later_or_with_sync_at_once() {
+        let mut shards = filled(2, 500);
+        assert_eq!(shards.run("FLUSHALL ASYNC"), "+OK\r\n");
+        assert!(shards.shards.iter().all(|shard| !shard.trash.is_empty()));
+        for shard in &mut shards.shards {
+            while !shard.trash.is_empty() {
+                assert!(shard.tidy(shards.now_us, 100));
+            }
+        }
+        let mut shards = filled(2, 500);
+        assert_eq!(shards.run("FLUSHALL SYNC"), "+OK\r\n");
+        assert!(shards.shards.iter().all(|shard| shard.trash.is_empty()));
+    }
+
+    #[test]
+    fn random_keys_come_from_every_shard() {
+        let mut shards = filled(3, 60);
+        let mut seen = BTreeSet::new();
+        for _ in 0..300 {
+            let reply = shards.run("RANDOMKEY");
+            seen.insert(reply.split("\r\n").nth(1).unwrap().to_owned());
+            shards.advance_ms(1);
+        }
+        assert!(seen.len() > 30, "{} different keys of 60", seen.len());
+    }
+
+    #[test]
+    fn a_random_key_is_found_among_full_buckets() {
+        let mut shards = filled(1, 500);
+        shards.advance_ms(5_000);
+        shards.check("live");
+        assert_eq!(shards.run("DBSIZE"), ":501\r\n");
+        for _ in 0..20 {
+            assert_eq!(shards.run("RANDOMKEY"), "$4\r\nlive\r\n");
+        }
+    }
+
+    #[test]
+    fn cursors_fit_doubles() {
+        let last = ScanCursor::from_store(tollgate_store::Cursor::at_slot(tollgate_store::SLOTS - 1));
+        assert!(last.to_number() < 1 << 53);
+        assert_eq!(last.slot(), tollgate_store::SLOTS - 1);
+        assert_eq!(ScanCursor::from_number(last.to_number()), Some(last));
+        assert_eq!(ScanCursor::from_number(1 << 53), None);
     }
 }

@@ -6,6 +6,7 @@
 
 mod check;
 mod client;
+mod client_list;
 mod command_docs;
 mod command_info;
 mod connection;
@@ -29,6 +30,8 @@ mod table;
 mod test_node;
 #[cfg(test)]
 mod test_request;
+#[cfg(test)]
+mod test_shard;
 
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
@@ -36,7 +39,7 @@ pub use error::CommandError;
 pub use info::memory_policy;
 pub use keys::EXPIRE_MAX_US;
 pub use keyspace::{
-    KEYS_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned,
+    KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned,
 };
 pub use lookup::CommandTable;
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};

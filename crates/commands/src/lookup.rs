@@ -11,13 +11,13 @@ const NAME_MAX_BYTES: usize = 32;
 /// All commands by lower-case name.
 #[derive(Debug, Clone)]
 pub struct CommandTable {
-    by_name: RapidHashMap<&'static str, &'static Spec>,
+    by_name: RapidHashMap<&'static [u8], &'static Spec>,
 }
 
 impl Default for CommandTable {
     fn default() -> Self {
         Self {
-            by_name: ALL.iter().map(|spec| (spec.name, spec)).collect(),
+            by_name: ALL.iter().map(|spec| (spec.name.as_bytes(), spec)).collect(),
         }
     }
 }
@@ -33,7 +33,7 @@ impl CommandTable {
         let lower = &mut lower[..name.len()];
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        self.by_name.get(std::str::from_utf8(lower).ok()?).copied()
+        self.by_name.get(&*lower).copied()
     }
 
     /// What a request asks for, down to the subcommand, and the position of its first key if it has keys.
@@ -130,12 +130,24 @@ mod tests {
     #[test]
     fn refuses_with_the_texts_of_redis() {
         let refused = |line| resolve(line).unwrap_err();
-        assert_eq!(refused("foo a b"), "ERR unknown command 'foo', with args beginning with: 'a' 'b' ");
+        assert_eq!(
+            refused("foo a b"),
+            "ERR unknown command 'foo', with args beginning with: 'a' 'b' "
+        );
         assert_eq!(refused("foo"), "ERR unknown command 'foo', with args beginning with: ");
-        assert_eq!(refused("client nope"), "ERR unknown subcommand 'nope'. Try CLIENT HELP.");
-        assert_eq!(refused("client tracking on"), "ERR unknown subcommand 'tracking'. Try CLIENT HELP.");
+        assert_eq!(
+            refused("client nope"),
+            "ERR unknown subcommand 'nope'. Try CLIENT HELP."
+        );
+        assert_eq!(
+            refused("client tracking on"),
+            "ERR unknown subcommand 'tracking'. Try CLIENT HELP."
+        );
         assert_eq!(refused("client"), "ERR wrong number of arguments for 'client' command");
-        assert_eq!(refused("client setname"), "ERR wrong number of arguments for 'client|setname' command");
+        assert_eq!(
+            refused("client setname"),
+            "ERR wrong number of arguments for 'client|setname' command"
+        );
         assert_eq!(refused("PTTL"), "ERR wrong number of arguments for 'pttl' command");
     }
 

@@ -172,7 +172,9 @@ impl ConnectionCall<'_> {
     pub(crate) fn write_help(&mut self, container: &str, lines: &[&str]) -> Result<(), CommandError> {
         let mut reply = self.reply();
         reply.array(lines.len() + 3);
-        reply.simple(&format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+        reply.simple(&format!(
+            "{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+        ));
         for line in lines.iter().chain(&["HELP", "    Prints this help."]) {
             reply.simple(line);
         }

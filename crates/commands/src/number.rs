@@ -24,7 +24,19 @@ mod tests {
         assert_eq!(integer(b"-7"), Some(-7));
         assert_eq!(integer(b"9223372036854775807"), Some(i64::MAX));
         assert_eq!(integer(b"-9223372036854775808"), Some(i64::MIN));
-        for text in ["", "-", "+1", "01", "-0", " 1", "1 ", "1.0", "1e3", "9223372036854775808", "\u{661}"] {
+        for text in [
+            "",
+            "-",
+            "+1",
+            "01",
+            "-0",
+            " 1",
+            "1 ",
+            "1.0",
+            "1e3",
+            "9223372036854775808",
+            "\u{661}",
+        ] {
             assert_eq!(integer(text.as_bytes()), None, "{text:?}");
         }
     }

@@ -7,13 +7,20 @@ use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_script::ParamsId;
 
 /// `OBJECT ENCODING key`: the name of the bucket's policy.
-pub(crate) fn encoding(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+pub(crate) fn encoding(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
     let present = shard.find_present(env, request.arg(2));
     let mut reply = ReplyWriter::new(out, env.proto);
     match present {
         None => reply.null(),
         Some(present) => {
-            let (policy, _) = shard.policies.params(ParamsId(shard.store.bucket(present.place).params));
+            let (policy, _) = shard
+                .policies
+                .params(ParamsId(shard.store.bucket(present.place).params));
             reply.bulk(shard.policies.info(policy).name.as_bytes());
         }
     }
@@ -21,7 +28,12 @@ pub(crate) fn encoding(shard: &mut Shard, env: &Env, request: Request<'_>, out: 
 }
 
 /// `OBJECT REFCOUNT key`
-pub(crate) fn refcount(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+pub(crate) fn refcount(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
     let present = shard.find_present(env, request.arg(2));
     let mut reply = ReplyWriter::new(out, env.proto);
     match present {
@@ -44,7 +56,12 @@ pub(crate) fn freq(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut
 }
 
 /// `OBJECT IDLETIME key`: not tracked.
-pub(crate) fn idle_time(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+pub(crate) fn idle_time(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
     untracked(
         shard,
         env,
@@ -92,7 +109,12 @@ pub(crate) fn object_help(call: &mut ConnectionCall<'_>) -> Result<(), CommandEr
 }
 
 /// `MEMORY USAGE key [SAMPLES count]`. Nothing is sampled: a bucket is one entry.
-pub(crate) fn memory_usage(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+pub(crate) fn memory_usage(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
     match (request.get(3), request.get(4)) {
         (None, _) => {}
         (Some(option), Some(count)) if option.eq_ignore_ascii_case(b"SAMPLES") && request.len() == 5 => {

@@ -105,3 +105,66 @@ pub(crate) fn node_info(call: &mut ConnectionCall<'_>) -> Result<(), CommandErro
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::test_node::{TestNode, run, session};
+    use crate::test_request::with_line;
+    use std::sync::Arc;
+    use tollgate_limiter::RuleSet;
+    use tollgate_protocol::Proto;
+
+    fn say(proto: Proto, line: &str) -> String {
+        let rules = r#"[
+            {"id":"tight","limit":5,"window":"1s","burst":7,"policy":"leaky_bucket","on_failure":"closed"},
+            {"id":"free","limit":50,"window":"1m"}
+        ]"#;
+        let rules = RuleSet::new(serde_json::from_str(rules).unwrap()).unwrap();
+        let node = TestNode {
+            rules: Arc::new(rules),
+            ..TestNode::default()
+        };
+        let mut session = session(&node, 1);
+        session.proto = proto;
+        with_line(line, |request| run(&node, &mut session, request))
+    }
+
+    const FREE: &str = "$2\r\nid\r\n$4\r\nfree\r\n$6\r\nwindow\r\n$2\r\n1m\r\n$6\r\npolicy\r\n$12\r\ntoken_bucket\r\n$10\r\non_failure\r\n$5\r\nlocal\r\n$5\r\nlimit\r\n:50\r\n";
+
+    #[test]
+    fn rules_by_id() {
+        assert_eq!(say(Proto::Resp2, "RL.RULE GET free"), format!("*10\r\n{FREE}"));
+        assert_eq!(say(Proto::Resp3, "rl.rule get free"), format!("%5\r\n{FREE}"));
+        assert!(say(Proto::Resp3, "RL.RULE GET tight").ends_with("$5\r\nlimit\r\n:5\r\n$5\r\nburst\r\n:7\r\n"));
+        assert_eq!(say(Proto::Resp2, "RL.RULE GET nothing"), "$-1\r\n");
+        assert_eq!(say(Proto::Resp3, "RL.RULE GET nothing"), "_\r\n");
+        assert_eq!(
+            say(Proto::Resp2, "RL.RULE SET a b"),
+            "-ERR unknown subcommand 'SET'. Try RL.RULE HELP.\r\n"
+        );
+    }
+
+    #[test]
+    fn all_rules_in_the_order_of_their_ids() {
+        let list = say(Proto::Resp3, "RL.RULE LIST");
+        assert!(
+            list.starts_with(&format!("%2\r\n$4\r\nfree\r\n%5\r\n{FREE}$5\r\ntight\r\n%6\r\n")),
+            "{list}"
+        );
+    }
+
+    #[test]
+    fn the_node_in_short() {
+        let info = say(Proto::Resp3, "RL.INFO");
+        assert!(info.starts_with("%17\r\n$4\r\nname\r\n$6\r\nnode-1\r\n"));
+        for pair in [
+            "$8\r\nuptime_s\r\n:4\r\n",
+            "$7\r\nbuckets\r\n:3\r\n",
+            "$5\r\nrules\r\n:2\r\n",
+        ] {
+            assert!(info.contains(pair), "{pair:?}");
+        }
+        assert!(info.ends_with("$8\r\npolicies\r\n%1\r\n$12\r\ntoken_bucket\r\n:1\r\n"));
+        assert!(say(Proto::Resp2, "RL.INFO").starts_with("*34\r\n"));
+    }
+}

@@ -64,3 +64,63 @@ pub(crate) fn config_help(call: &mut ConnectionCall<'_>) -> Result<(), CommandEr
         ],
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::test_node::run_alone;
+    use tollgate_protocol::Proto::{Resp2, Resp3};
+
+    #[test]
+    fn time_and_role() {
+        assert_eq!(run_alone(Resp2, "TIME"), "*2\r\n$10\r\n1000000005\r\n$1\r\n0\r\n");
+        assert_eq!(run_alone(Resp3, "ROLE"), "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n");
+    }
+
+    #[test]
+    fn config_get_takes_names_and_patterns() {
+        assert_eq!(
+            run_alone(Resp2, "CONFIG GET MAXMEM*"),
+            "*2\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n"
+        );
+        assert_eq!(
+            run_alone(Resp3, "config get save storage.* nothing"),
+            "%2\r\n$4\r\nsave\r\n$0\r\n\r\n$15\r\nstorage.idle_ms\r\n$7\r\n3600000\r\n"
+        );
+        assert_eq!(run_alone(Resp2, "CONFIG GET nothing"), "*0\r\n");
+        assert_eq!(
+            run_alone(Resp2, "CONFIG SET maxmemory 1"),
+            "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"
+        );
+    }
+
+    #[test]
+    fn there_is_no_cluster() {
+        for line in ["CLUSTER SLOTS", "CLUSTER HELP", "READONLY", "READWRITE", "ASKING"] {
+            assert_eq!(
+                run_alone(Resp2, line),
+                "-ERR This instance has cluster support disabled\r\n",
+                "{line}"
+            );
+        }
+        assert_eq!(
+            run_alone(Resp2, "CLUSTER MEET"),
+            "-ERR unknown subcommand 'MEET'. Try CLUSTER HELP.\r\n"
+        );
+        assert_eq!(
+            run_alone(Resp2, "CLUSTER KEYSLOT"),
+            "-ERR wrong number of arguments for 'cluster|keyslot' command\r\n"
+        );
+    }
+
+    #[test]
+    fn help_lists_itself_last() {
+        for container in ["CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "RL.RULE"] {
+            let help = run_alone(Resp2, &format!("{container} HELP"));
+            let lines = help.lines().count() - 1;
+            assert!(help.starts_with(&format!(
+                "*{lines}\r\n+{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n"
+            )));
+            assert!(help.ends_with("+HELP\r\n+    Prints this help.\r\n"));
+        }
+    }
+}

@@ -54,7 +54,13 @@ impl Argument {
 
     /// One word of the text.
     fn word(word: &'static str) -> Self {
-        let of = |word: &'static str| if is_token(word) { Self::token(word) } else { Self::value(word) };
+        let of = |word: &'static str| {
+            if is_token(word) {
+                Self::token(word)
+            } else {
+                Self::value(word)
+            }
+        };
         if word.contains('|') {
             let name = word.to_ascii_lowercase().replace('|', "_or_");
             Self::new(name, Kind::OneOf(word.split('|').map(of).collect()))
@@ -65,16 +71,16 @@ impl Argument {
 }
 
 fn is_token(word: &str) -> bool {
-    word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_' || byte == b'-')
+    word.bytes()
+        .all(|byte| byte.is_ascii_uppercase() || byte == b'_' || byte == b'-')
 }
 
 fn value_type(name: &str) -> &'static str {
     match name {
         "key" => "key",
         "pattern" => "pattern",
-        "amount" | "b" | "c" | "client-id" | "count" | "cursor" | "index" | "max_burst" | "n" | "period" | "protover" | "quantity" | "seconds" => {
-            "integer"
-        }
+        "amount" | "b" | "c" | "client-id" | "count" | "cursor" | "index" | "max_burst" | "n" | "period"
+        | "protover" | "quantity" | "seconds" => "integer",
         _ => "string",
     }
 }
@@ -128,7 +134,12 @@ impl Words {
                     arguments.push(inner);
                 }
                 "<" => arguments.push(self.alternatives()),
-                token if is_token(token) && self.peek().is_some_and(|next| next.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_token(next)) => {
+                token
+                    if is_token(token)
+                        && self.peek().is_some_and(|next| {
+                            next.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_token(next)
+                        }) =>
+                {
                     // A value follows, since the condition has seen a word.
                     let value = self.next().unwrap_or_default();
                     arguments.push(Argument {
@@ -159,7 +170,11 @@ impl Words {
             }
         }
         let arguments: Vec<Argument> = sequences.into_iter().map(grouped).collect();
-        let name = arguments.iter().map(|argument| argument.name.as_str()).collect::<Vec<_>>().join("_or_");
+        let name = arguments
+            .iter()
+            .map(|argument| argument.name.as_str())
+            .collect::<Vec<_>>()
+            .join("_or_");
         Argument::new(name, Kind::OneOf(arguments))
     }
 }
@@ -195,20 +210,27 @@ fn grouped(mut sequence: Vec<Argument>) -> Argument {
 /// The fewest and the most words that arguments take; no most where something repeats.
 #[cfg(test)]
 pub(crate) fn bounds(arguments: &[Argument]) -> (usize, Option<usize>) {
-    let add = |(low, high): (usize, Option<usize>), (l, h): (usize, Option<usize>)| (low + l, high.zip(h).map(|(a, b)| a + b));
+    let add = |(low, high): (usize, Option<usize>), (l, h): (usize, Option<usize>)| {
+        (low + l, high.zip(h).map(|(a, b)| a + b))
+    };
     let one = |argument: &Argument| {
         let is_token = argument.kind == Kind::Value("pure-token");
         let token = usize::from(argument.token.is_some() && !is_token);
         let (low, high) = match &argument.kind {
             Kind::Value(_) => (1, Some(1)),
             Kind::Block(inner) => bounds(inner),
-            Kind::OneOf(inner) => inner.iter().map(|one| bounds(std::slice::from_ref(one))).fold(
-                (usize::MAX, Some(0)),
-                |(low, high), (l, h)| (low.min(l), high.zip(h).map(|(a, b)| a.max(b))),
-            ),
+            Kind::OneOf(inner) => inner
+                .iter()
+                .map(|one| bounds(std::slice::from_ref(one)))
+                .fold((usize::MAX, Some(0)), |(low, high), (l, h)| {
+                    (low.min(l), high.zip(h).map(|(a, b)| a.max(b)))
+                }),
         };
         let (low, high) = add((token, Some(token)), (low, high));
-        (if argument.optional { 0 } else { low }, if argument.multiple { None } else { high })
+        (
+            if argument.optional { 0 } else { low },
+            if argument.multiple { None } else { high },
+        )
     };
     arguments.iter().map(one).fold((0, Some(0)), add)
 }
@@ -234,7 +256,9 @@ mod tests {
     fn alternatives() {
         let arguments = parse("key <LIMIT n [BURST b] | RULE id> [PEEK]");
         assert_eq!(arguments.len(), 3);
-        let Kind::OneOf(forms) = &arguments[1].kind else { panic!("{arguments:?}") };
+        let Kind::OneOf(forms) = &arguments[1].kind else {
+            panic!("{arguments:?}")
+        };
         assert!(matches!(&forms[0].kind, Kind::Block(inner) if inner.len() == 2));
         assert_eq!(forms[1].token, Some("RULE"));
         assert_eq!(arguments[2].token, Some("PEEK"));

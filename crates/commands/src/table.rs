@@ -109,7 +109,13 @@ impl Spec {
     }
 }
 
-const FAMILIES: [&[Spec]; 5] = [cluster::SPECS, connection::SPECS, generic::SPECS, server::SPECS, tollgate::SPECS];
+const FAMILIES: [&[Spec]; 5] = [
+    cluster::SPECS,
+    connection::SPECS,
+    generic::SPECS,
+    server::SPECS,
+    tollgate::SPECS,
+];
 
 const COUNT: usize = {
     let mut count = 0;
@@ -143,7 +149,8 @@ mod tests {
     use super::*;
 
     fn every() -> impl Iterator<Item = &'static Spec> {
-        ALL.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
+        ALL.iter()
+            .flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
     }
 
     #[test]
@@ -152,7 +159,11 @@ mod tests {
             assert!(family.is_sorted_by(|a, b| a.name < b.name));
         }
         let mut names: Vec<_> = every().map(|spec| spec.name).collect();
-        assert!(names.iter().all(|name| !name.is_empty() && *name == name.to_ascii_lowercase()));
+        assert!(
+            names
+                .iter()
+                .all(|name| !name.is_empty() && *name == name.to_ascii_lowercase())
+        );
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
     }
@@ -163,10 +174,20 @@ mod tests {
             assert!(!spec.name.contains('|'));
             assert!(spec.subcommands.is_sorted_by(|a, b| a.name < b.name), "{}", spec.name);
             for sub in spec.subcommands {
-                assert_eq!(sub.name.split_once('|').map(|(container, _)| container), Some(spec.name));
-                assert!(sub.subcommands.is_empty() && !matches!(sub.run, Run::Container), "{}", sub.name);
+                assert_eq!(
+                    sub.name.split_once('|').map(|(container, _)| container),
+                    Some(spec.name)
+                );
+                assert!(
+                    sub.subcommands.is_empty() && !matches!(sub.run, Run::Container),
+                    "{}",
+                    sub.name
+                );
             }
-            assert_eq!(matches!(spec.run, Run::Container), !spec.subcommands.is_empty() && spec.name != "command");
+            assert_eq!(
+                matches!(spec.run, Run::Container),
+                !spec.subcommands.is_empty() && spec.name != "command"
+            );
         }
     }
 
@@ -174,7 +195,11 @@ mod tests {
     fn every_command_is_documented() {
         for spec in every() {
             assert!(!spec.summary.is_empty() && spec.summary.ends_with('.'), "{}", spec.name);
-            assert!(!spec.group.is_empty() && !spec.since.is_empty() && !spec.complexity.is_empty(), "{}", spec.name);
+            assert!(
+                !spec.group.is_empty() && !spec.since.is_empty() && !spec.complexity.is_empty(),
+                "{}",
+                spec.name
+            );
             if spec.arity < 0 && !matches!(spec.run, Run::Container) && !matches!(spec.name, "command" | "quit") {
                 assert!(!spec.syntax.is_empty(), "{} has options but no syntax", spec.name);
             }
@@ -198,11 +223,17 @@ mod tests {
             match spec.run {
                 Run::Check(_) | Run::Key(_) => assert_eq!(spec.keys, (at, at, 1), "{}", spec.name),
                 Run::EachKey(_) => assert_eq!(spec.keys, (1, -1, 1), "{}", spec.name),
-                Run::Container | Run::Connection(_) | Run::Keyspace(_) => assert_eq!(spec.keys, (0, 0, 0), "{}", spec.name),
+                Run::Container | Run::Connection(_) | Run::Keyspace(_) => {
+                    assert_eq!(spec.keys, (0, 0, 0), "{}", spec.name)
+                }
             }
             assert_eq!(spec.first_key().is_some(), !spec.key_use.is_empty(), "{}", spec.name);
             if let Some(first) = spec.first_key() {
-                assert!(usize::from(spec.arity.unsigned_abs()) > first, "{} may lack its key", spec.name);
+                assert!(
+                    usize::from(spec.arity.unsigned_abs()) > first,
+                    "{} may lack its key",
+                    spec.name
+                );
             }
             let writes = spec.has_flag("write");
             assert!(!(writes && spec.has_flag("readonly")), "{}", spec.name);

@@ -104,7 +104,9 @@ pub(crate) fn run(node: &TestNode, session: &mut Session, request: Request<'_>) 
     let result = CommandTable::default().resolve(request).and_then(|(spec, _)| {
         session.may_run(spec)?;
         session.begin(spec, env.now_us);
-        let Run::Connection(run) = spec.run else { panic!("{} is no command of a connection", spec.name) };
+        let Run::Connection(run) = spec.run else {
+            panic!("{} is no command of a connection", spec.name)
+        };
         run(&mut ConnectionCall {
             session,
             node,

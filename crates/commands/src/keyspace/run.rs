@@ -1,6 +1,6 @@
 //! A command over all keys, as a state machine.
 
-use super::{KEYS_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, STEP_ENTRIES_MAX, ScanCursor, ScanOp};
+use super::{KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, STEP_ENTRIES_MAX, ScanCursor, ScanOp};
 use crate::keys::TYPE_NAME;
 use crate::number::integer;
 use crate::{CommandError, Env};
@@ -59,7 +59,7 @@ enum Job {
 
 impl KeyspaceRun {
     /// Reads the arguments. `shards` are the slots of each shard, in ascending order and without gaps; `keys_max` bounds what KEYS
-    /// answers and SCAN looks at ([`KEYS_MAX`]).
+    /// answers and SCAN looks at.
     ///
     /// # Errors
     /// What Redis says of arguments that it does not take.
@@ -75,7 +75,7 @@ impl KeyspaceRun {
             db: env.db,
             shards,
             at: 0,
-            keys_max: keys_max.min(KEYS_MAX),
+            keys_max,
             job: Job::Count { total: 0 },
         };
         match command {
@@ -108,7 +108,9 @@ impl KeyspaceRun {
     }
 
     fn start_scan(&mut self, request: Request<'_>) -> Result<(), CommandError> {
-        let number = std::str::from_utf8(request.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
+        let number = std::str::from_utf8(request.arg(1))
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok());
         let number = number.ok_or(CommandError::Refused("invalid cursor"))?;
         let mut op = ScanOp {
             db: self.db,
@@ -196,7 +198,7 @@ impl KeyspaceRun {
             (Job::Flush { .. }, KeyspaceAnswer::Freed { more }) => self.at += usize::from(!more),
             (Job::Keys { op, keys }, KeyspaceAnswer::Scanned(scanned)) => {
                 keys.append(&scanned.keys);
-                if keys.len() > self.keys_max {
+                if keys.len() > self.keys_max || keys.is_too_large() {
                     return Err(CommandError::TooManyKeys);
                 }
                 self.at = after(&self.shards, self.at, scanned.next, op);
@@ -205,7 +207,7 @@ impl KeyspaceRun {
                 keys.append(&scanned.keys);
                 *want = want.saturating_sub(scanned.looked_at);
                 self.at = after(&self.shards, self.at, scanned.next, op);
-                if *want == 0 && self.at < shards {
+                if (*want == 0 || keys.is_too_large()) && self.at < shards {
                     *next = Some(op.cursor);
                     self.at = shards;
                 }
@@ -222,7 +224,11 @@ impl KeyspaceRun {
             }
             (Job::Random { tries, found, .. }, KeyspaceAnswer::Random(key)) => {
                 *tries = tries.saturating_sub(1);
-                self.at = if key.is_some() || *tries == 0 { shards } else { (self.at + 1) % shards };
+                self.at = if key.is_some() || *tries == 0 {
+                    shards
+                } else {
+                    (self.at + 1) % shards
+                };
                 *found = key;
             }
             (job, answer) => debug_assert!(false, "{answer:?} for {job:?}"),

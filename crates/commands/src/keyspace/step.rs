@@ -36,16 +36,17 @@ impl Shard {
         let mut keys = KeyList::default();
         let mut unclear: Vec<Box<[u8]>> = Vec::new();
         let mut looked_at = 0;
-        let mut cursor = op.cursor.store();
+        let mut cursor = op.cursor.to_store();
         let mut next = None;
-        for scans in 1.. {
-            // One entry more each time after enough have been seen, until the cursor that the client gets has moved: it is
-            // coarser than the store's.
-            let more = want.saturating_sub(looked_at).max(1);
+        for _ in 0..SCANS_PER_STEP {
+            let more = want.saturating_sub(looked_at);
             let mut show = |entry: EntryView<'_>| {
                 looked_at += 1;
                 let key = entry.bucket.key;
-                let wanted = op.pattern.as_deref().is_none_or(|pattern| glob::matches(pattern, key, Case::Sensitive));
+                let wanted = op
+                    .pattern
+                    .as_deref()
+                    .is_none_or(|pattern| glob::matches(pattern, key, Case::Sensitive));
                 if !wanted || !op.type_exists {
                     return;
                 }
@@ -60,9 +61,8 @@ impl Shard {
                 break;
             };
             cursor = reached;
-            let shown = ScanCursor::before(reached);
-            if shown > op.cursor && (looked_at >= want || scans >= SCANS_PER_STEP) {
-                next = Some(shown);
+            next = Some(ScanCursor::from_store(reached));
+            if looked_at >= want {
                 break;
             }
         }
@@ -115,7 +115,9 @@ impl Shard {
     }
 
     fn is_present(&mut self, db: u8, key: &[u8], now_us: u64) -> bool {
-        let Ok(key) = self.bucket_key(Space::Db(db), key) else { return false };
+        let Ok(key) = self.bucket_key(Space::Db(db), key) else {
+            return false;
+        };
         self.present(now_us, &key).is_some()
     }
 

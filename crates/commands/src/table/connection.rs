@@ -1,7 +1,7 @@
 //! Commands about the connection.
 
 use super::{Run, Spec};
-use crate::{client, connection};
+use crate::{client, client_list, connection};
 
 const BASE: Spec = Spec {
     group: "connection",
@@ -58,7 +58,7 @@ const CLIENT: &[Spec] = &[
         syntax: "<ip:port | filter value [...]>",
         complexity: "O(N) where N is the number of client connections",
         summary: "Closes connections: by address, or all that match ID, TYPE, USER, ADDR, LADDR and SKIPME.",
-        run: Run::Connection(client::kill),
+        run: Run::Connection(client_list::kill),
         ..BASE
     },
     Spec {
@@ -70,7 +70,7 @@ const CLIENT: &[Spec] = &[
         syntax: "[<TYPE NORMAL|MASTER|REPLICA|PUBSUB | ID client-id [...]>]",
         complexity: "O(N) where N is the number of client connections",
         summary: "Describes the connections of the node.",
-        run: Run::Connection(client::list),
+        run: Run::Connection(client_list::list),
         ..BASE
     },
     Spec {

@@ -192,7 +192,11 @@ pub(super) const SPECS: &[Spec] = &[
         arity: -1,
         flags: &["loading", "stale"],
         categories: &["dangerous"],
-        tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+        tips: &[
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ],
         since: "1.0.0",
         syntax: "[section [...]]",
         summary: "Describes the server, section by section.",

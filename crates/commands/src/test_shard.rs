@@ -1,0 +1,114 @@
+//! Shards for unit tests.
+
+use crate::test_request::with_line;
+use crate::{CheckQueue, CommandTable, Env, Flow, KeyspaceRun, Run, Shard, ShardConfig, Step, WhenFull};
+use std::ops::Range;
+use std::sync::Arc;
+use tollgate_limiter::RuleSet;
+use tollgate_protocol::Proto;
+use tollgate_script::{PolicyLimits, builtin_policies};
+use tollgate_store::{SLOTS, slot_of};
+
+/// Where the clock of a test starts.
+pub(crate) const START_US: u64 = 1_700_000_000_000_000;
+
+/// The shards of one node, without its threads.
+pub(crate) struct TestShards {
+    pub shards: Vec<Shard>,
+    pub slots: Arc<[Range<u16>]>,
+    pub now_us: u64,
+    pub db: u8,
+    pub proto: Proto,
+    table: CommandTable,
+}
+
+impl TestShards {
+    pub fn new(count: u16) -> Self {
+        let bound = |index: u16| (u32::from(SLOTS) * u32::from(index) / u32::from(count)) as u16;
+        let slots: Arc<[Range<u16>]> = (0..count).map(|index| bound(index)..bound(index + 1)).collect();
+        let rules = serde_json::from_str(r#"[{"id":"free","limit":50,"window":"1m"}]"#).unwrap();
+        let rules = Arc::new(RuleSet::new(rules).unwrap());
+        let shard = |slots: &Range<u16>| {
+            Shard::new(ShardConfig {
+                slots: slots.clone(),
+                seed: 42,
+                now_us: START_US,
+                policies: builtin_policies().into(),
+                policy_limits: PolicyLimits::default(),
+                rules: rules.clone(),
+                max_memory_bytes: 0,
+                when_full: WhenFull::Shed,
+                idle_us: 3_600_000_000,
+            })
+            .unwrap()
+        };
+        Self {
+            shards: slots.iter().map(shard).collect(),
+            slots,
+            now_us: START_US,
+            db: 0,
+            proto: Proto::Resp2,
+            table: CommandTable::default(),
+        }
+    }
+
+    pub fn env(&self) -> Env {
+        Env {
+            db: self.db,
+            proto: self.proto,
+            now_us: self.now_us,
+            wall_offset_us: 0,
+        }
+    }
+
+    fn owner(&self, key: &[u8]) -> usize {
+        let slot = slot_of(key);
+        self.slots.iter().position(|slots| slots.contains(&slot)).unwrap()
+    }
+
+    /// Runs a command of shards and returns what the client reads.
+    pub fn run(&mut self, line: &str) -> String {
+        let env = self.env();
+        let mut out = Vec::new();
+        with_line(line, |request| match self.table.resolve(request) {
+            Err(error) => error.write(&mut out, env.proto),
+            Ok((spec, Some(key))) => {
+                let owner = self.owner(request.arg(key));
+                let mut queue = CheckQueue::default();
+                let step = self.shards[owner].run(&env, &mut queue, spec, request, &mut out);
+                assert_eq!(step, Step::Done);
+                while self.shards[owner].flush(&env, &mut queue, &mut out) == Flow::Yield {}
+            }
+            Ok((spec, None)) => {
+                let Run::Keyspace(command) = spec.run else {
+                    panic!("{} needs no shard", spec.name)
+                };
+                match KeyspaceRun::new(command, &env, request, self.slots.clone(), 1000) {
+                    Err(error) => error.write(&mut out, env.proto),
+                    Ok(run) => self.carry(run, &mut out),
+                }
+            }
+        });
+        String::from_utf8(out).unwrap()
+    }
+
+    fn carry(&mut self, mut run: KeyspaceRun, out: &mut Vec<u8>) {
+        while let Some((shard, op)) = run.ask() {
+            let answer = self.shards[shard].keyspace(&op, self.now_us);
+            if let Err(error) = run.take(answer) {
+                return error.write(out, self.proto);
+            }
+        }
+        run.finish(&self.env(), out);
+    }
+
+    /// Takes one of the ten tokens that the bucket of a key holds, which come back one a second.
+    pub fn check(&mut self, key: &str) {
+        let reply = self.run(&format!("RL.CHECK {key} LIMIT 10 PER 10s"));
+        assert!(reply.starts_with("*6\r\n"), "{reply}");
+    }
+
+    pub fn advance_ms(&mut self, ms: u64) {
+        self.now_us += ms * 1000;
+    }
+}
