@@ -1,5 +1,7 @@
 //! The worked example of lua/README.md, as an operator would use it: a directory with the file, the policy by its name.
 
+#![allow(clippy::unwrap_used)]
+
 mod model;
 
 use std::path::Path;
