@@ -1,4 +1,5 @@
 //! What a batch does: decisions, shared states, peeks, changed limits, mixed VMs.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

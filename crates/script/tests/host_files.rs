@@ -1,4 +1,5 @@
 //! What is refused when a file is loaded, and with which words; replacing files; directories.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

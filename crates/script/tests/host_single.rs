@@ -1,4 +1,5 @@
 //! Single operations, for numbers and buffers alike.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

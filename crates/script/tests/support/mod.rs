@@ -1,5 +1,5 @@
 //! Small policies and shorthands for the host's tests.
-#![allow(dead_code)] // Every test file uses its own part.
+#![allow(dead_code, clippy::unwrap_used)] // Every test file uses its own part.
 
 use tollgate_script::{
     Batch, OpIx, Params, ParamsId, PolicyHost, PolicyLimits, PolicySource, Progress, StateIn, StateIx,
