@@ -309,12 +309,16 @@ fn a_password_is_asked_for() {
             let mut client = with_password("correct horse").await.unwrap();
             check("key", "5", "1m").exec_async(&mut client).await.unwrap();
             let refused = with_password("wrong").await.err().expect("a wrong password is refused");
-            assert_eq!(refused.kind(), ErrorKind::AuthenticationFailed);
+            // AUTH's refusal has a kind of its own in redis-rs, HELLO's has the server's code.
+            match setting.protocol {
+                ProtocolVersion::RESP2 => assert_eq!(refused.kind(), ErrorKind::AuthenticationFailed),
+                _ => assert_eq!(refused.code(), Some("WRONGPASS")),
+            }
             let refused = match connect(setting.info(&node)).await {
                 Ok(mut client) => check("key", "5", "1m").exec_async(&mut client).await.unwrap_err(),
                 Err(error) => error,
             };
-            assert!(refused.to_string().contains("NOAUTH") || refused.kind() == ErrorKind::AuthenticationFailed);
+            assert_eq!(refused.code(), Some("NOAUTH"));
         });
     }
 }

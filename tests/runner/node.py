@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -28,9 +29,11 @@ class Node:
         ready_file.unlink(missing_ok=True)
         listen, admin = (f"127.0.0.1:{port}" for port in self.ports)
         argv = [self.binary, "serve", "--listen", listen, "--admin", admin, "--ready-file", str(ready_file)]
+        # TOLLGATE_* are the node's settings; ours are no business of its.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("TOLLGATE_")}
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [*argv, *self.args], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                [*argv, *self.args], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
         deadline = time.monotonic() + READY_SECONDS_MAX
         while time.monotonic() < deadline:

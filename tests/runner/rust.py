@@ -64,15 +64,12 @@ class Build:
         return tests
 
     def environment(self, package, directory):
-        """What cargo itself sets for a test that it runs, and the binary under test."""
-        env = {
+        """What cargo itself sets for a test that it runs."""
+        return {
             "CARGO_MANIFEST_DIR": str(directory),
             "CARGO_PKG_NAME": package,
             "RUST_BACKTRACE": os.environ.get("RUST_BACKTRACE", "1"),
         }
-        if "tollgate" in self.binaries:
-            env["TOLLGATE_BIN"] = self.binaries["tollgate"]
-        return env
 
 
 def doc_tests():

@@ -31,6 +31,17 @@ pub fn tollgate_path() -> PathBuf {
     path
 }
 
+/// A command of the binary, untouched by the environment: `TOLLGATE_*` are its settings, and it refuses unknown ones.
+fn tollgate() -> Command {
+    let mut command = Command::new(tollgate_path());
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"TOLLGATE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// A node that would not start.
 #[derive(Debug)]
 pub struct StartFailure {
@@ -46,7 +57,7 @@ pub struct StartFailure {
 /// If it still runs after ten seconds.
 pub fn run_tollgate(args: &[&str]) -> StartFailure {
     let dir = ScratchDir::new("run");
-    let mut command = Command::new(tollgate_path());
+    let mut command = tollgate();
     command.args(args);
     let mut process = Process::start(command, &dir.path().join("log"));
     let status = process.wait(EXIT_LIMIT);
@@ -96,7 +107,7 @@ impl Node {
     fn launch(dir: ScratchDir, args: Vec<String>, ports: [u16; 2]) -> Result<Self, StartFailure> {
         let ready_file = dir.path().join("ready.json");
         let _ = std::fs::remove_file(&ready_file);
-        let mut command = Command::new(tollgate_path());
+        let mut command = tollgate();
         let [listen, admin] = ports.map(|port| format!("127.0.0.1:{port}"));
         command
             .args(["serve", "--listen", &listen, "--admin", &admin, "--ready-file"])
