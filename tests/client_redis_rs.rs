@@ -1,5 +1,7 @@
 //! redis-rs against a node, in both protocols, with one worker and with two. The other clients are in tests/clients.
 
+#![allow(clippy::unwrap_used, reason = "clippy sees no tests in what they share")]
+
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -308,7 +310,7 @@ fn a_password_is_asked_for() {
             };
             let mut client = with_password("correct horse").await.unwrap();
             check("key", "5", "1m").exec_async(&mut client).await.unwrap();
-            let refused = with_password("wrong").await.err().expect("a wrong password is refused");
+            let refused = with_password("wrong").await.expect_err("a wrong password is refused");
             // AUTH's refusal has a kind of its own in redis-rs, HELLO's has the server's code.
             match setting.protocol {
                 ProtocolVersion::RESP2 => assert_eq!(refused.kind(), ErrorKind::AuthenticationFailed),
