@@ -57,7 +57,7 @@ pub fn parse_duration(text: &[u8]) -> Result<u64, DurationError> {
 /// Durations that are not whole milliseconds are written in microseconds (`1500us`), which no command accepts.
 pub fn format_duration_us(us: u64) -> String {
     for (name, unit_us) in UNITS {
-        if us >= unit_us && us % unit_us == 0 {
+        if us >= unit_us && us.is_multiple_of(unit_us) {
             return format!("{}{name}", us / unit_us);
         }
     }
