@@ -53,8 +53,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The request; {key} is where a 20-byte key goes.
-    #[arg(required = true, trailing_var_arg = true,
-          default_values = ["RL.CHECK", "{key}", "LIMIT", "100", "PER", "1m"])]
+    #[arg(trailing_var_arg = true, default_values = ["RL.CHECK", "{key}", "LIMIT", "100", "PER", "1m"])]
     words: Vec<String>,
 }
 
@@ -149,4 +148,20 @@ fn print_latency(name: &str, latency_ns: &Histogram<u64>) {
         at(0.9999),
         us(latency_ns.max())
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_last_and_have_a_default() {
+        let parse = |line: &str| Arguments::parse_from(line.split(' '));
+        assert_eq!(parse("loadgen --pipeline 32").words[0], "RL.CHECK");
+        let arguments = parse("loadgen --rate 5 --even -- INCR {key}");
+        assert_eq!(arguments.words, ["INCR", "{key}"]);
+        assert_eq!(arguments.rate, Some(5.0));
+        assert!(Arguments::try_parse_from(["loadgen", "--even"]).is_err());
+        assert!(Arguments::try_parse_from(["loadgen", "--connections", "0"]).is_err());
+    }
 }
