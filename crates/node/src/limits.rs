@@ -166,22 +166,22 @@ impl Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::config::{Config, Value};
 
     #[test]
     fn every_bound_has_a_key_and_a_number() {
-        let keys: Vec<String> = Config::default()
-            .keys()
-            .map(|(key, _)| key.path())
-            .collect();
+        let keys: Vec<String> = Config::default().keys().map(|(key, _)| key.path()).collect();
         for (number, bound) in Bound::ALL.iter().enumerate() {
             assert_eq!(*bound as usize, number);
             let info = bound.info();
-            assert!(info.key.is_empty() || keys.iter().any(|key| key == info.key), "{}", info.key);
+            assert!(
+                info.key.is_empty() || keys.iter().any(|key| key == info.key),
+                "{}",
+                info.key
+            );
             assert!(!info.when_hit.is_empty());
         }
-        let labels: std::collections::BTreeSet<_> =
-            Bound::ALL.iter().map(|bound| bound.info().label).collect();
+        let labels: std::collections::BTreeSet<_> = Bound::ALL.iter().map(|bound| bound.info().label).collect();
         assert_eq!(labels.len(), Bound::COUNT);
     }
 
@@ -189,9 +189,7 @@ mod tests {
     fn every_limit_is_a_bound() {
         for key in Limits::KEYS {
             assert!(
-                Bound::ALL
-                    .iter()
-                    .any(|bound| bound.info().key == key.path()),
+                Bound::ALL.iter().any(|bound| bound.info().key == key.path()),
                 "{} is not in the table",
                 key.name
             );
@@ -216,6 +214,7 @@ mod tests {
             let info = bound.info();
             let key = config.keys().find(|(key, _)| key.path() == info.key);
             let default = match &key {
+                Some((_, Value::Number(0))) => "none".to_owned(),
                 Some((key, value)) => format!("{value} {}", key.unit),
                 None => format!("{KEY_BYTES_MAX} bytes, fixed"),
             };
@@ -224,7 +223,11 @@ mod tests {
                 None if info.key.is_empty() => format!("`{}`", info.label),
                 None => format!("`{}` (key `{}`)", info.label, info.key),
             };
-            let error = if info.error.is_empty() { String::new() } else { format!("`{}`", info.error) };
+            let error = if info.error.is_empty() {
+                String::new()
+            } else {
+                format!("`{}`", info.error)
+            };
             table.push_str(&format!("| {name} | {default} | {} | {error} |\n", info.when_hit));
         }
         table
@@ -233,6 +236,9 @@ mod tests {
     #[test]
     fn the_operators_table_lists_every_bound() {
         let table = table();
-        assert!(include_str!("../../../docs/operations.md").contains(&table), "write this:\n{table}");
+        assert!(
+            include_str!("../../../docs/operations.md").contains(&table),
+            "write this:\n{table}"
+        );
     }
 }

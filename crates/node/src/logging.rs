@@ -4,8 +4,8 @@ use crate::config::{Log, LogFormat};
 use std::io;
 use thiserror::Error;
 use tracing::Subscriber;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 /// The environment variable that takes the place of `log.level`, as in other programs.
 pub const VARIABLE_LEVEL: &str = "RUST_LOG";
@@ -50,11 +50,13 @@ where
         Some(filter) => (VARIABLE_LEVEL, filter),
         None => ("log.level", config.level.as_str()),
     };
-    let filter = EnvFilter::builder().parse(filter).map_err(|error| LoggingError::Filter {
-        place,
-        filter: filter.to_owned(),
-        reason: error.to_string(),
-    })?;
+    let filter = EnvFilter::builder()
+        .parse(filter)
+        .map_err(|error| LoggingError::Filter {
+            place,
+            filter: filter.to_owned(),
+            reason: error.to_string(),
+        })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     Ok(match config.format {
         LogFormat::Text => Box::new(builder.with_ansi(false).finish()),
@@ -85,7 +87,10 @@ mod tests {
     fn logged(format: LogFormat, level: &str, variable: Option<&str>) -> String {
         let sink = Sink::default();
         let writer = sink.clone();
-        let config = Log { level: level.to_owned(), format };
+        let config = Log {
+            level: level.to_owned(),
+            format,
+        };
         let subscriber = subscriber(&config, variable, move || writer.clone()).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(event = "node_ready", workers = 2, "ready");
@@ -108,7 +113,10 @@ mod tests {
     #[test]
     fn text_lines_carry_the_fields() {
         let text = logged(LogFormat::Text, "info", None);
-        assert!(text.contains("ready event=\"node_ready\" workers=2") && text.lines().count() == 1, "{text}");
+        assert!(
+            text.contains("ready event=\"node_ready\" workers=2") && text.lines().count() == 1,
+            "{text}"
+        );
     }
 
     #[test]
@@ -119,10 +127,19 @@ mod tests {
 
     #[test]
     fn a_broken_filter_is_named() {
-        let config = Log { level: "tollgate=loud".to_owned(), format: LogFormat::Text };
+        let config = Log {
+            level: "tollgate=loud".to_owned(),
+            format: LogFormat::Text,
+        };
         let error = subscriber(&config, None, io::stderr).err().unwrap().to_string();
-        assert!(error.starts_with("log.level \"tollgate=loud\" is no log level or filter: "), "{error}");
-        let error = subscriber(&config, Some("a=b=c"), io::stderr).err().unwrap().to_string();
+        assert!(
+            error.starts_with("log.level \"tollgate=loud\" is no log level or filter: "),
+            "{error}"
+        );
+        let error = subscriber(&config, Some("a=b=c"), io::stderr)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.starts_with("RUST_LOG \"a=b=c\" is no"), "{error}");
     }
 }

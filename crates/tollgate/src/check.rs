@@ -2,12 +2,12 @@
 
 use crate::cli::CheckArguments;
 use crate::client::{Client, ClientError};
-use tollgate_protocol::Reply;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tollgate_node::config::Password;
+use tollgate_protocol::Reply;
 
 /// Exit status of a denied check.
 const DENIED: u8 = 1;
@@ -38,11 +38,21 @@ pub fn run(arguments: &CheckArguments) -> ExitCode {
         // Strings, numbers and booleans always have a JSON form.
         serde_json::to_string(&answer).unwrap_or_default()
     } else {
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as i64);
-        Sentence { answer: &answer, now_ms }.to_string()
+        let now_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.as_millis() as i64);
+        Sentence {
+            answer: &answer,
+            now_ms,
+        }
+        .to_string()
     };
     println!("{line}");
-    if answer.allowed { ExitCode::SUCCESS } else { ExitCode::from(DENIED) }
+    if answer.allowed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(DENIED)
+    }
 }
 
 fn ask(arguments: &CheckArguments) -> Result<Answer, Box<dyn std::error::Error>> {
@@ -111,11 +121,23 @@ struct Sentence<'a> {
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Answer { remaining, limit, retry_after_ms, .. } = self.answer;
+        let Answer {
+            remaining,
+            limit,
+            retry_after_ms,
+            ..
+        } = self.answer;
         match (self.answer.allowed, *retry_after_ms) {
             (true, _) => write!(f, "allowed: {remaining} left of a limit of {limit}")?,
-            (false, -1) => write!(f, "denied for ever: the cost is more than the bucket can hold; {remaining} left")?,
-            (false, retry_ms) => write!(f, "denied: {remaining} left of a limit of {limit}, retry in {}", Span(retry_ms))?,
+            (false, -1) => write!(
+                f,
+                "denied for ever: the cost is more than the bucket can hold; {remaining} left"
+            )?,
+            (false, retry_ms) => write!(
+                f,
+                "denied: {remaining} left of a limit of {limit}, retry in {}",
+                Span(retry_ms)
+            )?,
         }
         match self.answer.reset_at_ms - self.now_ms {
             full_in_ms if full_in_ms > 0 => write!(f, ", full again in {}", Span(full_in_ms)),
@@ -158,12 +180,19 @@ mod tests {
             source: "owner".to_owned(),
         };
         let now_ms = 1_000_000;
-        Sentence { answer: &answer, now_ms }.to_string()
+        Sentence {
+            answer: &answer,
+            now_ms,
+        }
+        .to_string()
     }
 
     #[test]
     fn decisions_read_as_sentences() {
-        assert_eq!(sentence(true, 99, 0, 600), "allowed: 99 left of a limit of 100, full again in 600 ms");
+        assert_eq!(
+            sentence(true, 99, 0, 600),
+            "allowed: 99 left of a limit of 100, full again in 600 ms"
+        );
         assert_eq!(sentence(true, 100, 0, 0), "allowed: 100 left of a limit of 100, full");
         assert_eq!(
             sentence(false, 0, 1_201, 60_000),
@@ -239,7 +268,10 @@ mod tests {
               $4\r\nPEEK\r\n"
         );
         let answer = answer.unwrap();
-        assert_eq!((answer.allowed, answer.remaining, answer.retry_after_ms), (false, 7, 250));
+        assert_eq!(
+            (answer.allowed, answer.remaining, answer.retry_after_ms),
+            (false, 7, 250)
+        );
         assert_eq!(
             serde_json::to_string(&answer).unwrap(),
             r#"{"allowed":false,"limit":100,"remaining":7,"retry_after_ms":250,"reset_at_ms":1700000000000,"source":"owner"}"#
@@ -249,12 +281,24 @@ mod tests {
     #[test]
     fn says_what_is_wrong_with_the_other_side() {
         let error = |reply| ask_peer(reply).1.unwrap_err();
-        assert_eq!(error(b"-NOAUTH Authentication required.\r\n"), "ADDR answered: NOAUTH Authentication required.");
+        assert_eq!(
+            error(b"-NOAUTH Authentication required.\r\n"),
+            "ADDR answered: NOAUTH Authentication required."
+        );
         assert!(error(b"+OK\r\n").starts_with("ADDR does not answer as a node of tollgate: a check answered "));
         assert!(error(b"*1\r\n:1\r\n").starts_with("ADDR does not answer as a node of tollgate: "));
         assert!(error(b"HTTP/1.1 400 Bad Request\r\n\r\n").starts_with("ADDR does not answer as a node of tollgate: "));
         assert_eq!(error(b"*6\r\n:1\r\n"), "ADDR: the connection was closed");
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        assert!(ask(&arguments(&free)).unwrap_err().to_string().starts_with(&format!("{free}: ")));
+        let free = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .to_string();
+        assert!(
+            ask(&arguments(&free))
+                .unwrap_err()
+                .to_string()
+                .starts_with(&format!("{free}: "))
+        );
     }
 }

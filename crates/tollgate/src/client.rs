@@ -91,7 +91,10 @@ impl Client {
         let mut chunk = [0; 4_096];
         loop {
             let count = match self.stream.read(&mut chunk) {
-                Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed")),
+                Ok(0) => Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the connection was closed",
+                )),
                 Ok(count) => Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in 5 s"))

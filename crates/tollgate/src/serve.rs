@@ -125,6 +125,10 @@ mod tests {
             load("tollgate serve --workers many").unwrap_err(),
             "--workers: node.workers must be a whole number from 0 to 256, not \"many\""
         );
-        assert!(load("tollgate serve --password-file /nonexistent/p").unwrap_err().starts_with("/nonexistent/p: "));
+        assert!(
+            load("tollgate serve --password-file /nonexistent/p")
+                .unwrap_err()
+                .starts_with("/nonexistent/p: ")
+        );
     }
 }

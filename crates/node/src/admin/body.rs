@@ -7,7 +7,9 @@ use std::fmt;
 use tollgate_limiter::{AMOUNT_MAX, AmountError, Burst, Cost, Limit, Window};
 
 /// The fields of a check; those that do not go with `rule` first.
-const FIELDS: [&str; 9] = ["limit", "per", "burst", "policy", "database", "rule", "key", "cost", "peek"];
+const FIELDS: [&str; 9] = [
+    "limit", "per", "burst", "policy", "database", "rule", "key", "cost", "peek",
+];
 /// How many of [`FIELDS`] do not go with `rule`.
 const FIELDS_WITHOUT_RULE: usize = 5;
 /// The number of databases of a node.
@@ -39,13 +41,17 @@ pub(super) fn parse(body: &[u8], key_bytes_max: usize) -> Result<CheckRequest, B
         return refuse(name, format!("is unknown; a check has {}", FIELDS.join(", ")));
     }
     let key = match fields.text("key")? {
-        Some(key) if key.len() > key_bytes_max => return refuse("key", format!("is longer than {key_bytes_max} bytes")),
+        Some(key) if key.len() > key_bytes_max => {
+            return refuse("key", format!("is longer than {key_bytes_max} bytes"));
+        }
         Some(key) => key.as_bytes().to_vec(),
         None => return refuse("key", "is missing"),
     };
     let against = match fields.text("rule")? {
         Some(rule) => {
-            let other = FIELDS[..FIELDS_WITHOUT_RULE].iter().find(|name| fields.get(name).is_some());
+            let other = FIELDS[..FIELDS_WITHOUT_RULE]
+                .iter()
+                .find(|name| fields.get(name).is_some());
             if let Some(other) = other {
                 return refuse(other, "does not go with rule");
             }
@@ -94,7 +100,10 @@ impl Fields {
         // What is no whole number becomes one that is out of every range, for one text.
         match new(value.as_u64().unwrap_or(u64::MAX)) {
             Ok(amount) => Ok(Some(amount)),
-            Err(error) => refuse(name, format!("must be a whole number from {} to {AMOUNT_MAX}", error.min)),
+            Err(error) => refuse(
+                name,
+                format!("must be a whole number from {} to {AMOUNT_MAX}", error.min),
+            ),
         }
     }
 
@@ -182,10 +191,19 @@ mod tests {
                 peek: false,
             }
         );
-        let full = br#"{"key":"","limit":1000000000000,"per":"366d","burst":7,"cost":0,"policy":"leaky_bucket","peek":true,
+        let full =
+            br#"{"key":"","limit":1000000000000,"per":"366d","burst":7,"cost":0,"policy":"leaky_bucket","peek":true,
             "database":15,"rule":null}"#;
         let request = parse(full, 64).unwrap();
-        assert!(matches!(request.against, Against::Limit { database: 15, burst: Some(_), policy: Some(_), .. }));
+        assert!(matches!(
+            request.against,
+            Against::Limit {
+                database: 15,
+                burst: Some(_),
+                policy: Some(_),
+                ..
+            }
+        ));
         assert_eq!((request.cost.get(), request.peek, request.key.len()), (0, true, 0));
         let request = parse(br#"{"key":"k","rule":"free","cost":3}"#, 64).unwrap();
         assert_eq!(request.against, Against::Rule("free".to_owned()));
@@ -196,32 +214,79 @@ mod tests {
         for (body, expected) in [
             (r#"{"limit":1,"per":"1m"}"#, "key: is missing"),
             (r#"{"key":1,"limit":1,"per":"1m"}"#, "key: must be text"),
-            (r#"{"key":"k"}"#, "limit: is missing; a check has limit and per, or rule"),
-            (r#"{"key":"k","limit":1}"#, "per: is missing; it is a duration such as 1m"),
-            (r#"{"key":"k","limit":0,"per":"1m"}"#, "limit: must be a whole number from 1 to 1000000000000"),
-            (r#"{"key":"k","limit":1.0,"per":"1m"}"#, "limit: must be a whole number from 1 to 1000000000000"),
-            (r#"{"key":"k","limit":"1","per":"1m"}"#, "limit: must be a whole number from 1 to 1000000000000"),
-            (r#"{"key":"k","limit":1,"per":"1m","cost":-1}"#, "cost: must be a whole number from 0 to 1000000000000"),
-            (r#"{"key":"k","limit":1,"per":"1m","burst":1e13}"#, "burst: must be a whole number from 1 to 1000000000000"),
+            (
+                r#"{"key":"k"}"#,
+                "limit: is missing; a check has limit and per, or rule",
+            ),
+            (
+                r#"{"key":"k","limit":1}"#,
+                "per: is missing; it is a duration such as 1m",
+            ),
+            (
+                r#"{"key":"k","limit":0,"per":"1m"}"#,
+                "limit: must be a whole number from 1 to 1000000000000",
+            ),
+            (
+                r#"{"key":"k","limit":1.0,"per":"1m"}"#,
+                "limit: must be a whole number from 1 to 1000000000000",
+            ),
+            (
+                r#"{"key":"k","limit":"1","per":"1m"}"#,
+                "limit: must be a whole number from 1 to 1000000000000",
+            ),
+            (
+                r#"{"key":"k","limit":1,"per":"1m","cost":-1}"#,
+                "cost: must be a whole number from 0 to 1000000000000",
+            ),
+            (
+                r#"{"key":"k","limit":1,"per":"1m","burst":1e13}"#,
+                "burst: must be a whole number from 1 to 1000000000000",
+            ),
             (r#"{"key":"k","limit":1,"per":60}"#, "per: must be text"),
             (r#"{"key":"k","limit":1,"per":"367d"}"#, "per: must be from 1ms to 366d"),
-            (r#"{"key":"k","limit":1,"per":"1m","database":16}"#, "database: must be a whole number from 0 to 15"),
-            (r#"{"key":"k","limit":1,"per":"1m","database":"1"}"#, "database: must be a whole number from 0 to 15"),
-            (r#"{"key":"k","limit":1,"per":"1m","peek":1}"#, "peek: must be true or false"),
+            (
+                r#"{"key":"k","limit":1,"per":"1m","database":16}"#,
+                "database: must be a whole number from 0 to 15",
+            ),
+            (
+                r#"{"key":"k","limit":1,"per":"1m","database":"1"}"#,
+                "database: must be a whole number from 0 to 15",
+            ),
+            (
+                r#"{"key":"k","limit":1,"per":"1m","peek":1}"#,
+                "peek: must be true or false",
+            ),
             (r#"{"key":"k","limit":1,"rule":"r"}"#, "limit: does not go with rule"),
-            (r#"{"key":"k","database":1,"rule":"r"}"#, "database: does not go with rule"),
+            (
+                r#"{"key":"k","database":1,"rule":"r"}"#,
+                "database: does not go with rule",
+            ),
         ] {
             assert_eq!(error(body), expected, "{body}");
         }
-        assert!(error(r#"{"key":"k","limit":1,"per":"1m","colour":2}"#).starts_with("colour: is unknown; a check has "));
+        assert!(
+            error(r#"{"key":"k","limit":1,"per":"1m","colour":2}"#).starts_with("colour: is unknown; a check has ")
+        );
         let long = format!(r#"{{"key":"{}","limit":1,"per":"1m"}}"#, "k".repeat(65));
         assert_eq!(error(&long), "key: is longer than 64 bytes");
     }
 
     #[test]
     fn what_is_no_object_is_refused() {
-        for body in ["", "{", "[]", "1", "{\"key\":\"a\",\"key\":\"b\"}", "{} {}", "\u{0}", &"[".repeat(10_000)] {
-            assert!(error(body).starts_with("-: the body is no JSON object of a check: "), "{body}");
+        for body in [
+            "",
+            "{",
+            "[]",
+            "1",
+            "{\"key\":\"a\",\"key\":\"b\"}",
+            "{} {}",
+            "\u{0}",
+            &"[".repeat(10_000),
+        ] {
+            assert!(
+                error(body).starts_with("-: the body is no JSON object of a check: "),
+                "{body}"
+            );
         }
         let many: Vec<String> = (0..5_000).map(|n| format!("\"f{n}\":0")).collect();
         assert!(error(&format!("{{{}}}", many.join(","))).starts_with("f0: is unknown"));

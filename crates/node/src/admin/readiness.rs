@@ -14,7 +14,9 @@ impl Readiness {
     /// The node serves from now on.
     pub fn ready(&self) {
         // A node that drains already does not become ready again.
-        let _ = self.0.compare_exchange(STARTING, READY, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .0
+            .compare_exchange(STARTING, READY, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// The node is on its way out.

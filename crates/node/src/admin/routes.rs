@@ -60,7 +60,11 @@ impl Routes {
             .route("/v1/check", post(check))
             .fallback(async || failure(StatusCode::NOT_FOUND, None, "there is nothing at this path"))
             .method_not_allowed_fallback(async || {
-                failure(StatusCode::METHOD_NOT_ALLOWED, None, "this path does not take this method")
+                failure(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    None,
+                    "this path does not take this method",
+                )
             })
             .with_state(Arc::new(self))
     }
@@ -116,7 +120,11 @@ async fn decide(routes: &Routes, request: Request) -> Result<Response, Response>
         Ok(Err(error)) => Err(check_failure(&error)),
         Err(_) => {
             routes.hit(Bound::AdminRequestMs);
-            Err(failure(StatusCode::SERVICE_UNAVAILABLE, None, "the node did not answer in time"))
+            Err(failure(
+                StatusCode::SERVICE_UNAVAILABLE,
+                None,
+                "the node did not answer in time",
+            ))
         }
     }
 }
@@ -135,7 +143,10 @@ async fn read_body(routes: &Routes, request: Request) -> Result<axum::body::Byte
         let reason = format!("the body is larger than {} bytes", routes.body_bytes_max);
         failure(StatusCode::PAYLOAD_TOO_LARGE, None, &reason)
     };
-    let declared = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let declared = request
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok());
     if declared.is_some_and(|length: u64| length > routes.body_bytes_max as u64) {
         return Err(too_large());
     }
@@ -146,7 +157,11 @@ async fn read_body(routes: &Routes, request: Request) -> Result<axum::body::Byte
         Ok(Err(_)) => Err(failure(StatusCode::BAD_REQUEST, None, "the body is cut short")),
         Err(_) => {
             routes.hit(Bound::AdminRequestMs);
-            Err(failure(StatusCode::REQUEST_TIMEOUT, None, "the body did not arrive in time"))
+            Err(failure(
+                StatusCode::REQUEST_TIMEOUT,
+                None,
+                "the body did not arrive in time",
+            ))
         }
     }
 }

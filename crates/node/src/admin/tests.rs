@@ -18,7 +18,9 @@ impl CheckBackend for Fake {
             match key.as_str() {
                 "policy" => Err(CheckError::Policy("policy own: line 3: nil".to_owned())),
                 "list" => Err(CheckError::WrongType("the key holds a list".to_owned())),
-                "full" => Err(CheckError::Unavailable("BUSY shard mailbox is full, try again".to_owned())),
+                "full" => Err(CheckError::Unavailable(
+                    "BUSY shard mailbox is full, try again".to_owned(),
+                )),
                 "unknown" => Err(CheckError::Invalid {
                     field: "policy",
                     reason: "there is no policy 'nope'".to_owned(),
@@ -121,7 +123,11 @@ impl Reply {
     fn failure(&self) -> (u16, Option<String>, String) {
         let json = self.json();
         let error = &json["error"];
-        (self.status, error["field"].as_str().map(str::to_owned), error["reason"].as_str().unwrap().to_owned())
+        (
+            self.status,
+            error["field"].as_str().map(str::to_owned),
+            error["reason"].as_str().unwrap().to_owned(),
+        )
     }
 }
 
@@ -132,7 +138,11 @@ fn read_reply(stream: &mut TcpStream) -> Reply {
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     Reply {
-        status: head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default(),
+        status: head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or_default(),
         head: head.to_owned(),
         body: body.to_owned(),
     }
@@ -161,8 +171,19 @@ fn gives_metrics_as_prometheus_text() {
     fixture.metrics.worker(0).policies[0].denied.add(7);
     let reply = fixture.get("/metrics");
     assert_eq!(reply.status, 200);
-    assert!(reply.head.to_ascii_lowercase().contains("content-type: text/plain; version=0.0.4"), "{}", reply.head);
-    assert!(reply.body.contains("tollgate_checks_total{policy=\"token_bucket\",verdict=\"denied\"} 7\n"));
+    assert!(
+        reply
+            .head
+            .to_ascii_lowercase()
+            .contains("content-type: text/plain; version=0.0.4"),
+        "{}",
+        reply.head
+    );
+    assert!(
+        reply
+            .body
+            .contains("tollgate_checks_total{policy=\"token_bucket\",verdict=\"denied\"} 7\n")
+    );
 }
 
 #[test]
@@ -188,8 +209,14 @@ fn failures_have_a_status_and_a_reason() {
     let failure = |status, field: Option<&str>, reason: &str| (status, field.map(str::to_owned), reason.to_owned());
     assert_eq!(check("policy"), failure(500, None, "policy own: line 3: nil"));
     assert_eq!(check("list"), failure(409, None, "the key holds a list"));
-    assert_eq!(check("full"), failure(503, None, "BUSY shard mailbox is full, try again"));
-    assert_eq!(check("unknown"), failure(400, Some("policy"), "there is no policy 'nope'"));
+    assert_eq!(
+        check("full"),
+        failure(503, None, "BUSY shard mailbox is full, try again")
+    );
+    assert_eq!(
+        check("unknown"),
+        failure(400, Some("policy"), "there is no policy 'nope'")
+    );
     assert_eq!(
         fixture.check(&CHECK.replace("100", "0")).failure(),
         failure(400, Some("limit"), "must be a whole number from 1 to 1000000000000")
@@ -200,10 +227,19 @@ fn failures_have_a_status_and_a_reason() {
     assert_eq!(fixture.check("{").failure().0, 400);
     assert_eq!(fixture.get("/v1/check").failure().0, 405);
     assert_eq!(fixture.get("/v2").failure().0, 404);
-    for headers in ["", "content-type: text/plain\r\n", "content-type: application/jsonx\r\n"] {
+    for headers in [
+        "",
+        "content-type: text/plain\r\n",
+        "content-type: application/jsonx\r\n",
+    ] {
         assert_eq!(fixture.post(headers, CHECK).failure().0, 415);
     }
-    assert_eq!(fixture.post("content-type: Application/JSON; charset=utf-8\r\n", CHECK).status, 200);
+    assert_eq!(
+        fixture
+            .post("content-type: Application/JSON; charset=utf-8\r\n", CHECK)
+            .status,
+        200
+    );
     assert_eq!(fixture.backend.asked.lock().unwrap().len(), 5);
 }
 
@@ -213,7 +249,12 @@ fn asks_for_the_password_where_it_matters() {
     let reply = fixture.check(CHECK);
     assert_eq!(reply.failure().0, 401);
     assert!(reply.head.to_ascii_lowercase().contains("www-authenticate: basic"));
-    let with = |value: &str| fixture.post(&format!("content-type: application/json\r\nauthorization: {value}\r\n"), CHECK);
+    let with = |value: &str| {
+        fixture.post(
+            &format!("content-type: application/json\r\nauthorization: {value}\r\n"),
+            CHECK,
+        )
+    };
     assert_eq!(with("Bearer wrong").status, 401);
     assert_eq!(with("Bearer s3cret").status, 200);
     assert_eq!(with("Basic OnMzY3JldA==").status, 200);
@@ -254,8 +295,10 @@ fn slow_requests_cost_only_themselves() {
     let mut head = fixture.connect();
     head.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
     let mut body = fixture.connect();
-    body.write_all(b"POST /v1/check HTTP/1.1\r\nhost: n\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{")
-        .unwrap();
+    body.write_all(
+        b"POST /v1/check HTTP/1.1\r\nhost: n\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+    )
+    .unwrap();
     assert_eq!(fixture.get("/healthz").status, 200);
     assert_eq!(read_reply(&mut body).status, 408);
     assert!([0, 408].contains(&read_reply(&mut head).status));
@@ -331,7 +374,12 @@ fn stopping_answers_what_was_asked_and_frees_the_port() {
 #[test]
 fn nonsense_breaks_nothing() {
     let fixture = Fixture::start(|_| {});
-    for bytes in [&b"\x16\x03\x01\x02\x00"[..], b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\r\n\r\n\r\n\0"] {
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00"[..],
+        b"*1\r\n$4\r\nPING\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\r\n\r\n\r\n\0",
+    ] {
         let mut stream = fixture.connect();
         stream.write_all(bytes).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();

@@ -76,11 +76,7 @@ mod tests {
             assert_eq!(address.is_loopback(), loopback, "{text}");
             assert_eq!(address.to_string(), text);
         }
-        assert!(
-            ListenAddress::parse("localhost:6379")
-                .unwrap()
-                .is_loopback()
-        );
+        assert!(ListenAddress::parse("localhost:6379").unwrap().is_loopback());
     }
 
     #[test]
@@ -96,10 +92,7 @@ mod tests {
             "h:-1",
         ] {
             let reason = ListenAddress::parse(bad).unwrap_err();
-            assert!(
-                reason.starts_with("must be an address such as"),
-                "{bad}: {reason}"
-            );
+            assert!(reason.starts_with("must be an address such as"), "{bad}: {reason}");
             assert!(!reason.contains('\n'));
         }
     }

@@ -21,9 +21,7 @@ pub(super) fn read(config: &mut Config, path: &Path) -> Result<(), ConfigError> 
         source,
     };
     if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_MAX_BYTES {
-        return Err(unreadable(std::io::Error::other(
-            "it is larger than 64 MiB",
-        )));
+        return Err(unreadable(std::io::Error::other("it is larger than 64 MiB")));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     apply(config, &text, path)
@@ -76,10 +74,7 @@ fn raw<'a>(value: &'a DeValue<'_>) -> Raw<'a> {
 }
 
 /// The rules of `[[rules]]`.
-fn rules(
-    value: Spanned<DeValue<'_>>,
-    at: impl Fn(Range<usize>) -> Origin,
-) -> Result<RuleSet, ConfigError> {
+fn rules(value: Spanned<DeValue<'_>>, at: impl Fn(Range<usize>) -> Origin) -> Result<RuleSet, ConfigError> {
     let whole = value.span();
     let DeValue::Array(tables) = value.into_inner() else {
         return Err(ConfigError::Syntax {
@@ -91,11 +86,9 @@ fn rules(
     let mut spans = Vec::with_capacity(tables.len());
     for table in tables {
         let span = table.span();
-        let rule = Rule::deserialize(ValueDeserializer::from(table)).map_err(|error| {
-            ConfigError::Rule {
-                at: at(error.span().unwrap_or(span.clone())),
-                reason: one_line(error.message()),
-            }
+        let rule = Rule::deserialize(ValueDeserializer::from(table)).map_err(|error| ConfigError::Rule {
+            at: at(error.span().unwrap_or(span.clone())),
+            reason: one_line(error.message()),
         })?;
         rules.push(rule);
         spans.push(span);

@@ -176,11 +176,7 @@ impl Raw<'_> {
     }
 
     /// A whole number in the range; text goes through `with_unit` unless it is plain digits from outside a file.
-    fn number(
-        self,
-        range: std::ops::RangeInclusive<u64>,
-        with_unit: impl Fn(&str) -> Option<u64>,
-    ) -> Option<Value> {
+    fn number(self, range: std::ops::RangeInclusive<u64>, with_unit: impl Fn(&str) -> Option<u64>) -> Option<Value> {
         let number = match self {
             Raw::Integer(number) => u64::try_from(number).ok(),
             Raw::Plain(text) => parse_digits(text).or_else(|| with_unit(text)),
@@ -265,9 +261,7 @@ impl Field for Option<std::path::PathBuf> {
     }
 
     fn to_value(&self) -> Value {
-        let text = self
-            .as_ref()
-            .map(|path| path.to_string_lossy().into_owned());
+        let text = self.as_ref().map(|path| path.to_string_lossy().into_owned());
         Value::Text(text.unwrap_or_default())
     }
 }

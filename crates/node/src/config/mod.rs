@@ -17,9 +17,7 @@ pub use address::ListenAddress;
 pub use error::{ConfigError, Origin};
 pub use key::{Key, Kind, Value};
 pub use password::Password;
-pub use sections::{
-    ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Storage, WhenFull,
-};
+pub use sections::{ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Storage, WhenFull};
 pub use sources::{FlagValue, Sources, VARIABLE_CONFIG, VARIABLE_PREFIX};
 
 use crate::limits::Limits;
@@ -55,9 +53,7 @@ pub struct Config {
 }
 
 /// Names of sections, in the order in which they are printed.
-const SECTIONS: [&str; 8] = [
-    "node", "listen", "admin", "auth", "storage", "policy", "limits", "log",
-];
+const SECTIONS: [&str; 8] = ["node", "listen", "admin", "auth", "storage", "policy", "limits", "log"];
 
 impl Config {
     fn section(&self, name: &str) -> Option<&dyn Section> {
@@ -100,13 +96,7 @@ impl Config {
     }
 
     /// Sets `section.name`.
-    fn set(
-        &mut self,
-        section: &str,
-        name: &str,
-        raw: Raw<'_>,
-        at: Origin,
-    ) -> Result<(), ConfigError> {
+    fn set(&mut self, section: &str, name: &str, raw: Raw<'_>, at: Origin) -> Result<(), ConfigError> {
         let Some(target) = self.section_mut(section) else {
             return Err(self.unknown_section(section, at));
         };
@@ -128,9 +118,7 @@ impl Config {
         };
         let value = key.kind.check(raw).map_err(refuse)?;
         if !target.set(index, value) {
-            return Err(refuse(
-                "has a declaration that does not fit its type".to_owned(),
-            ));
+            return Err(refuse("has a declaration that does not fit its type".to_owned()));
         }
         Ok(())
     }
@@ -169,11 +157,7 @@ impl Config {
         }
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy().into_owned();
-        if host.is_empty() {
-            "tollgate".to_owned()
-        } else {
-            host
-        }
+        if host.is_empty() { "tollgate".to_owned() } else { host }
     }
 
     /// Reads what a key refers to and checks what no single key can tell.

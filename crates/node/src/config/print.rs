@@ -45,10 +45,9 @@ impl Config {
 
 fn range(kind: Kind) -> Option<String> {
     match kind {
-        Kind::Count(min, max)
-        | Kind::Bytes(min, max)
-        | Kind::Millis(min, max)
-        | Kind::Micros(min, max) => Some(format!("From {min} to {max}")),
+        Kind::Count(min, max) | Kind::Bytes(min, max) | Kind::Millis(min, max) | Kind::Micros(min, max) => {
+            Some(format!("From {min} to {max}"))
+        }
         Kind::Choice(words) => Some(format!("One of: {}", words.join(", "))),
         Kind::Flag => Some("true or false".to_owned()),
         Kind::Text | Kind::Path | Kind::Address => None,

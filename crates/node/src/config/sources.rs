@@ -40,8 +40,7 @@ impl Config {
     /// The first thing that is wrong. Nothing is guessed: an unknown key is an error wherever it is written.
     pub fn load(sources: &Sources) -> Result<Config, ConfigError> {
         let mut config = Config::default();
-        let named =
-            |(name, value): &(String, String)| (name == VARIABLE_CONFIG).then(|| value.into());
+        let named = |(name, value): &(String, String)| (name == VARIABLE_CONFIG).then(|| value.into());
         let path = sources
             .file
             .clone()
@@ -88,10 +87,7 @@ impl Config {
             return Ok(());
         }
         let at = Origin::Variable(variable.to_owned());
-        let key = self
-            .keys()
-            .map(|(key, _)| key)
-            .find(|key| key.variable() == variable);
+        let key = self.keys().map(|(key, _)| key).find(|key| key.variable() == variable);
         match key {
             Some(key) => self.set(key.section, key.name, Raw::Plain(value), at),
             None => Err(ConfigError::Unknown {

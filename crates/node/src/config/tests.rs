@@ -47,8 +47,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str, text: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("tollgate-config-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("tollgate-config-{}-{name}", std::process::id()));
         std::fs::write(&path, text).unwrap();
         Self(path)
     }
@@ -82,10 +81,7 @@ fn every_declaration_fits_its_type() {
         config
             .set(key.section, key.name, Raw::Plain(&text), Origin::Set)
             .unwrap();
-        let (_, again) = config
-            .keys()
-            .find(|(other, _)| other.path() == key.path())
-            .unwrap();
+        let (_, again) = config.keys().find(|(other, _)| other.path() == key.path()).unwrap();
         assert_eq!(again, value, "{}", key.path());
         assert!(key.meaning.trim().ends_with('.'), "{}", key.path());
     }
@@ -108,10 +104,7 @@ fn flags_then_environment_then_file_then_default() {
             ("TOLLGATE_NODE_NAME".to_owned(), "environment".to_owned()),
             ("PATH".to_owned(), "/bin".to_owned()),
         ],
-        set: vec![
-            "limits.connections=5".to_owned(),
-            "limits.connections=7".to_owned(),
-        ],
+        set: vec!["limits.connections=5".to_owned(), "limits.connections=7".to_owned()],
         flags: vec![flag("--workers", "node.workers", "4")],
     };
     let config = Config::load(&sources).unwrap();
@@ -146,12 +139,7 @@ fn what_is_printed_gives_the_same_configuration() {
     assert!(config.rules.iter().eq(again.rules.iter()));
     assert_eq!(printed, again.to_toml());
     let defaults = Config::default();
-    assert!(
-        file(&defaults.to_toml())
-            .unwrap()
-            .keys()
-            .eq(defaults.keys())
-    );
+    assert!(file(&defaults.to_toml()).unwrap().keys().eq(defaults.keys()));
 }
 
 #[test]
@@ -167,10 +155,7 @@ fn every_key_is_printed_with_meaning_default_and_unit() {
     assert!(printed.contains(
         "# Client connections at one time. From 1 to 1000000. Default: 10000 connections.\nconnections = 10000\n"
     ));
-    assert!(
-        printed.lines().all(|line| line.chars().count() <= 120),
-        "{printed}"
-    );
+    assert!(printed.lines().all(|line| line.chars().count() <= 120), "{printed}");
 }
 
 #[test]
@@ -187,10 +172,7 @@ fn unknown_names_are_errors_that_name_the_nearest() {
         file_error("[node]\nmax_memory_bytes = 1\n"),
         "cluster.toml:2: there is no key 'node.max_memory_bytes'; did you mean 'storage.max_memory_bytes'?"
     );
-    assert_eq!(
-        file_error("[zzz]\n"),
-        "cluster.toml:1: there is no section 'zzz'"
-    );
+    assert_eq!(file_error("[zzz]\n"), "cluster.toml:1: there is no section 'zzz'");
     assert_eq!(
         file_error("workers = 1\n"),
         "cluster.toml:1: there is no section 'workers'"
@@ -204,10 +186,7 @@ fn unknown_names_are_errors_that_name_the_nearest() {
         error(&set("node.wokers=1")),
         "--set: there is no key 'node.wokers'; did you mean 'node.workers'?"
     );
-    assert_eq!(
-        error(&set("cluster.join=a:1")),
-        "--set: there is no section 'cluster'"
-    );
+    assert_eq!(error(&set("cluster.join=a:1")), "--set: there is no section 'cluster'");
 }
 
 #[test]
@@ -290,19 +269,10 @@ fn values_may_carry_units() {
         );
     }
     assert_eq!(
-        Config::load(&set("policy.budget_us=2ms"))
-            .unwrap()
-            .policy
-            .budget_us,
+        Config::load(&set("policy.budget_us=2ms")).unwrap().policy.budget_us,
         2_000
     );
-    assert_eq!(
-        Config::load(&set("auth.insecure=true"))
-            .unwrap()
-            .auth
-            .insecure,
-        true
-    );
+    assert!(Config::load(&set("auth.insecure=true")).unwrap().auth.insecure);
 }
 
 #[test]
@@ -328,13 +298,8 @@ fn rules_name_line_rule_and_field() {
     let text = file_error(&format!(
         "{ok}[[rules]]\nid = \"b\"\nlimit = 1\nwindow = \"1s\"\ncolour = 3\n"
     ));
-    assert!(
-        text.starts_with("cluster.toml:9: unknown field `colour`"),
-        "{text}"
-    );
-    let text = file_error(&format!(
-        "{ok}[[rules]]\nid = \"b\"\nlimit = 0\nwindow = \"1s\"\n"
-    ));
+    assert!(text.starts_with("cluster.toml:9: unknown field `colour`"), "{text}");
+    let text = file_error(&format!("{ok}[[rules]]\nid = \"b\"\nlimit = 0\nwindow = \"1s\"\n"));
     assert!(
         text.starts_with("cluster.toml:5: rule 'b': limit must be a whole number"),
         "{text}"
@@ -342,10 +307,7 @@ fn rules_name_line_rule_and_field() {
     let text = file_error(&format!("{ok}{ok}"));
     assert_eq!(text, "cluster.toml:5: rule 'a' is defined twice");
     let text = file_error("[[rules]]\nid = \"b\"\nwindow = \"1s\"\n");
-    assert!(
-        text.starts_with("cluster.toml:1: missing field `limit`"),
-        "{text}"
-    );
+    assert!(text.starts_with("cluster.toml:1: missing field `limit`"), "{text}");
     assert_eq!(
         file_error("[rules]\nid = \"a\"\n"),
         "cluster.toml:1: rules are written as [[rules]]"
@@ -359,8 +321,7 @@ fn rules_name_line_rule_and_field() {
 #[test]
 fn the_password_file_is_read_and_not_printed() {
     let path = Scratch::new("password", "s3cret word\n");
-    let mut config =
-        Config::load(&set(&format!("auth.password_file={}", path.0.display()))).unwrap();
+    let mut config = Config::load(&set(&format!("auth.password_file={}", path.0.display()))).unwrap();
     assert!(config.password.as_ref().unwrap().matches(b"s3cret word"));
     assert!(!config.to_toml().contains("s3cret") && !format!("{config:?}").contains("s3cret"));
     for (content, reason) in [
@@ -374,10 +335,7 @@ fn the_password_file_is_read_and_not_printed() {
             format!("{}: {reason}", path.0.display())
         );
     }
-    assert!(
-        error(&set("auth.password_file=/nonexistent/p"))
-            .starts_with("/nonexistent/p: cannot be read: ")
-    );
+    assert!(error(&set("auth.password_file=/nonexistent/p")).starts_with("/nonexistent/p: cannot be read: "));
 }
 
 #[test]
@@ -392,19 +350,12 @@ fn listening_beyond_loopback_needs_a_password() {
         error(&set("listen.default=0.0.0.0:0")),
         expected("listen.default", "0.0.0.0:0")
     );
-    assert_eq!(
-        error(&set("admin.address=[::]:0")),
-        expected("admin.address", "[::]:0")
-    );
+    assert_eq!(error(&set("admin.address=[::]:0")), expected("admin.address", "[::]:0"));
     let mut sources = set("listen.default=0.0.0.0:0");
     sources.flags = vec![flag("--insecure", "auth.insecure", "true")];
     assert!(Config::load(&sources).is_ok());
     let path = Scratch::new("exposed", "pw");
-    sources.flags = vec![flag(
-        "--password-file",
-        "auth.password_file",
-        path.0.to_str().unwrap(),
-    )];
+    sources.flags = vec![flag("--password-file", "auth.password_file", path.0.to_str().unwrap())];
     assert!(Config::load(&sources).unwrap().password.is_some());
 }
 
@@ -412,10 +363,7 @@ fn listening_beyond_loopback_needs_a_password() {
 fn one_key_is_not_set_twice_on_the_command_line() {
     let mut sources = set("node.workers=1");
     sources.flags = vec![flag("--workers", "node.workers", "2")];
-    assert_eq!(
-        error(&sources),
-        "node.workers is set by both --workers and --set"
-    );
+    assert_eq!(error(&sources), "node.workers is set by both --workers and --set");
 }
 
 #[test]
@@ -431,10 +379,15 @@ fn variables_of_kubernetes_services_are_not_ours() {
         "ADMIN_PORT",
         "ADMIN_PORT_8379_TCP_PORT",
     ] {
-        assert!(Config::load(&variable(&format!("TOLLGATE_{name}"), "x")).is_ok(), "{name}");
+        assert!(
+            Config::load(&variable(&format!("TOLLGATE_{name}"), "x")).is_ok(),
+            "{name}"
+        );
     }
     for (key, _) in Config::default().keys() {
-        assert!(!sources::is_service_link(key.variable().strip_prefix(VARIABLE_PREFIX).unwrap()));
+        assert!(!sources::is_service_link(
+            key.variable().strip_prefix(VARIABLE_PREFIX).unwrap()
+        ));
     }
     assert_eq!(
         error(&variable("TOLLGATE_PORTS", "1")),

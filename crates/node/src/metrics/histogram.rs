@@ -106,7 +106,9 @@ mod tests {
 
     #[test]
     fn every_duration_is_in_the_bucket_whose_bounds_hold_it() {
-        let mut durations: Vec<u64> = (0..40).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1]).collect();
+        let mut durations: Vec<u64> = (0..40)
+            .flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1])
+            .collect();
         durations.extend([0, 1_279, 1_280, 1_281, 12_345, 999_999_937, u64::MAX]);
         for ns in durations {
             let index = index_of(ns);
@@ -137,7 +139,10 @@ mod tests {
         other.record(u64::from(u32::MAX) * 8, 1);
         let snapshot = HistogramSnapshot::of([&one, &other].into_iter());
         assert_eq!(snapshot.cumulative().next(), Some((Some(1_024), 3)));
-        assert_eq!(snapshot.cumulative().find(|(bound, _)| *bound >= Some(2_000)), Some((Some(2_048), 5)));
+        assert_eq!(
+            snapshot.cumulative().find(|(bound, _)| *bound >= Some(2_000)),
+            Some((Some(2_048), 5))
+        );
         assert_eq!(snapshot.cumulative().last(), Some((None, 6)));
         assert_eq!(snapshot.sum_ns(), 3_000 + 4_000 + u64::from(u32::MAX) * 8);
     }

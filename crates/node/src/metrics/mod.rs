@@ -15,8 +15,8 @@ pub use process::{cpu_times_us, process_cpu_time_ns, resident_bytes, thread_cpu_
 pub use text::CONTENT_TYPE;
 
 use crate::limits::Bound;
-use tollgate_protocol::ProtocolError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tollgate_protocol::ProtocolError;
 
 /// How a call of a policy failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,7 +236,9 @@ impl Metrics {
             workers: (0..workers).map(|_| WorkerCounters::new(policies.len())).collect(),
             policies,
             started: Instant::now(),
-            started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64()),
+            started_unix_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0.0, |now| now.as_secs_f64()),
             shared: SharedCounters {
                 limit_hits: std::array::from_fn(|_| SharedCounter::default()),
             },
@@ -269,6 +271,8 @@ impl Metrics {
 
     /// A counter of all workers together.
     pub fn sum(&self, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
-        self.workers.iter().fold(0, |sum, worker| sum.wrapping_add(counter(worker).get()))
+        self.workers
+            .iter()
+            .fold(0, |sum, worker| sum.wrapping_add(counter(worker).get()))
     }
 }

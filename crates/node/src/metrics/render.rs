@@ -146,7 +146,12 @@ impl Metrics {
         text.family(name, Gauge, "Version and name of this node; always 1.");
         text.sample(name, &[("version", env!("CARGO_PKG_VERSION")), ("node", &self.node)], 1);
         text.single("tollgate_workers", Gauge, "Worker threads.", self.workers.len());
-        text.single("tollgate_uptime_seconds", Gauge, "Time since the start.", self.uptime().as_secs_f64());
+        text.single(
+            "tollgate_uptime_seconds",
+            Gauge,
+            "Time since the start.",
+            self.uptime().as_secs_f64(),
+        );
         text.single(
             "process_start_time_seconds",
             Gauge,
@@ -225,10 +230,19 @@ mod tests {
             } else {
                 let (id, value) = line.rsplit_once(' ').unwrap();
                 let name = id.split('{').next().unwrap();
-                let suffix = name.strip_prefix(family).unwrap_or_else(|| panic!("{line} in {family}"));
-                let suffixes: &[&str] = if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+                let suffix = name
+                    .strip_prefix(family)
+                    .unwrap_or_else(|| panic!("{line} in {family}"));
+                let suffixes: &[&str] = if kind == "histogram" {
+                    &["_bucket", "_sum", "_count"]
+                } else {
+                    &[""]
+                };
                 assert!(is_name(name) && suffixes.contains(&suffix), "{line}");
-                assert!(samples.insert(id.to_owned(), value.parse().unwrap()).is_none(), "{line}");
+                assert!(
+                    samples.insert(id.to_owned(), value.parse().unwrap()).is_none(),
+                    "{line}"
+                );
             }
         }
         samples
@@ -238,7 +252,10 @@ mod tests {
     fn sums_the_workers() {
         let samples = parse(&metrics().render());
         for (id, value) in [
-            ("tollgate_checks_total{policy=\"token_bucket\",verdict=\"allowed\"}", 30.0),
+            (
+                "tollgate_checks_total{policy=\"token_bucket\",verdict=\"allowed\"}",
+                30.0,
+            ),
             ("tollgate_checks_total{policy=\"own\",verdict=\"denied\"}", 3.0),
             ("tollgate_checks_total{policy=\"own\",verdict=\"error\"}", 0.0),
             ("tollgate_policy_faults_total{policy=\"own\",kind=\"budget\"}", 3.0),
@@ -257,7 +274,10 @@ mod tests {
         ] {
             assert_eq!(samples.get(id), Some(&value), "{id}");
         }
-        let info = format!("tollgate_info{{version=\"{}\",node=\"n \\\"1\\\"\"}}", env!("CARGO_PKG_VERSION"));
+        let info = format!(
+            "tollgate_info{{version=\"{}\",node=\"n \\\"1\\\"\"}}",
+            env!("CARGO_PKG_VERSION")
+        );
         assert_eq!(samples.get(&info), Some(&1.0));
     }
 
