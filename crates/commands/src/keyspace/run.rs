@@ -275,7 +275,7 @@ fn after(shards: &[Range<u16>], at: usize, next: Option<ScanCursor>, op: &mut Sc
 /// A shard, each as likely as it has buckets; the number of shards if all are empty.
 fn pick(lens: &[usize], draw: u64) -> usize {
     let total: usize = lens.iter().sum();
-    let mut rank = (u128::from(draw) * total as u128 >> 64) as usize;
+    let mut rank = ((u128::from(draw) * total as u128) >> 64) as usize;
     let holds = |&len: &usize| {
         let here = rank < len;
         rank = rank.saturating_sub(len);
