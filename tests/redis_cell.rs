@@ -11,8 +11,15 @@ use tollgate_limiter::RuleSet;
 use tollgate_protocol::{Progress, Proto, ScanLimits, Scanner, encode_request};
 use tollgate_suite::{Client, Node};
 
+/// A conversation whose first command was recorded well before redis-cell handled it, and how much later that was, in ms.
+/// The 1,000 tokens taken at 185 ms left none, so fewer than 0.95 had come back by then, and what later steps left says that
+/// at least 0.54 had: at 6 tokens a second the bucket began to refill 27 to 94 ms later than recorded.
+const LATE_START: (&str, u64) = ("k37", 60);
+
 /// Conversations of the recording that are replayed over a socket, in real time.
 const LIVE_CONVERSATIONS: usize = 20;
+/// Seconds that a token of their limits takes at least.
+const TOKEN_S_MIN: u64 = 5;
 /// The longest of those, so that the test ends in time.
 const LIVE_MS_MAX: u64 = 5_000;
 
@@ -38,6 +45,20 @@ impl Recorded {
 }
 
 impl Conversation {
+    /// Whether it can be replayed in real time: short, and of limits so slow that a machine which answers late answers the same.
+    fn is_live(&self) -> bool {
+        let slow = |step: &Recorded| match step.args[1..3]
+            .iter()
+            .map(|arg| arg.parse::<u64>())
+            .collect::<Result<Vec<_>, _>>()
+        {
+            Ok(rate) => rate[1] >= TOKEN_S_MIN * rate[0],
+            Err(_) => false,
+        };
+        let last_ms = self.sane().last().map_or(u64::MAX, |step| step.at_ms);
+        self.key != LATE_START.0 && last_ms <= LIVE_MS_MAX && self.sane().count() >= 5 && self.sane().all(slow)
+    }
+
     /// The steps up to the first that is not sane.
     fn sane(&self) -> impl Iterator<Item = &Recorded> {
         self.steps.iter().take_while(|step| step.is_sane())
@@ -109,10 +130,15 @@ fn replays_the_recorded_conversations() {
     let (mut compared, mut different) = (0, Vec::new());
     for (index, conversation) in conversations().iter().enumerate() {
         let key = format!("{index}:{}", conversation.key);
-        for step in conversation.sane() {
+        for (number, step) in conversation.sane().enumerate() {
+            let late_ms = if number == 0 && conversation.key == LATE_START.0 {
+                LATE_START.1
+            } else {
+                0
+            };
             let mut args = vec!["CL.THROTTLE", &key];
             args.extend(step.args.iter().map(String::as_str));
-            let reply = run(&mut shard, &args, START_US + step.at_ms * 1_000);
+            let reply = run(&mut shard, &args, START_US + (step.at_ms + late_ms) * 1_000);
             let recorded = step.reply.as_deref().unwrap_or_default();
             compared += 1;
             if !agrees(&integers(&reply), recorded) {
@@ -137,11 +163,9 @@ fn replays_the_recorded_conversations() {
 
 #[test]
 fn replays_twenty_over_a_socket() {
-    let short =
-        |c: &Conversation| c.sane().last().is_some_and(|step| step.at_ms <= LIVE_MS_MAX) && c.sane().count() >= 5;
     let conversations: Vec<_> = conversations()
         .into_iter()
-        .filter(short)
+        .filter(Conversation::is_live)
         .take(LIVE_CONVERSATIONS)
         .collect();
     assert_eq!(conversations.len(), LIVE_CONVERSATIONS);
@@ -171,10 +195,8 @@ fn replay_live(node: &Node, conversation: &Conversation) {
         let reply = client.command(&args);
         let ours: Vec<i64> = reply.items().iter().map(|item| item.int()).collect();
         let recorded = step.reply.as_deref().unwrap_or_default();
-        // A loaded machine answers late: the bucket has refilled a little more by then than in the recording.
-        let verdict_and_limit = ours[..2] == recorded[..2];
         assert!(
-            verdict_and_limit || ours[2] > recorded[2],
+            agrees(&ours, recorded),
             "{} {:?}: {ours:?}, recorded {recorded:?}",
             conversation.key,
             step.args

@@ -8,7 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
 use tollgate_protocol::{ReplyWriter, Request};
-use tollgate_script::{Batch, Fault, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits, PolicySource};
+use tollgate_script::{
+    Batch, Fault, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
+    PolicySource,
+};
 use tollgate_store::{Expiry, Key, State, Store, Trash};
 
 /// What a shard does when it has no memory for a new key.
@@ -114,7 +117,9 @@ pub struct ShardStats {
 
 impl ShardStats {
     pub(crate) fn count(&mut self, policy: PolicyId, verdict: Verdict) {
-        let Some(stats) = self.policies.get_mut(policy.index()) else { return };
+        let Some(stats) = self.policies.get_mut(policy.index()) else {
+            return;
+        };
         match verdict {
             Verdict::Allowed => stats.allowed += 1,
             Verdict::Denied => stats.denied += 1,
@@ -167,7 +172,10 @@ pub struct Shard {
 
 impl std::fmt::Debug for Shard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shard").field("slots", &self.store.slots()).field("stats", &self.stats).finish_non_exhaustive()
+        f.debug_struct("Shard")
+            .field("slots", &self.store.slots())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }
 
@@ -175,17 +183,27 @@ impl Shard {
     /// Compiles the policies and makes an empty store. Fails when a policy file or a rule is not acceptable.
     pub fn new(config: ShardConfig) -> Result<Self, ShardError> {
         let policies = PolicyHost::new(&config.policies, config.policy_limits)?;
-        let default_policy = policies.policy(DEFAULT_POLICY.as_bytes()).ok_or(ShardError::NoDefaultPolicy)?;
+        let default_policy = policies
+            .policy(DEFAULT_POLICY.as_bytes())
+            .ok_or(ShardError::NoDefaultPolicy)?;
         let mut shard_rules = Vec::with_capacity(config.rules.len());
         for number in 0..config.rules.len() as u32 {
-            let Some(rule) = config.rules.by_number(number) else { break };
+            let Some(rule) = config.rules.by_number(number) else {
+                break;
+            };
             let policy = policies
                 .policy(rule.policy.as_bytes())
-                .ok_or_else(|| ShardError::RulePolicy { id: rule.id.clone(), policy: rule.policy.clone() })?;
+                .ok_or_else(|| ShardError::RulePolicy {
+                    id: rule.id.clone(),
+                    policy: rule.policy.clone(),
+                })?;
             let quota = rule.quota(burst_rule(policies.info(policy)))?;
             shard_rules.push(ShardRule { policy, quota });
         }
-        let stats = ShardStats { policies: vec![PolicyStats::default(); policies.policies().count()], ..ShardStats::default() };
+        let stats = ShardStats {
+            policies: vec![PolicyStats::default(); policies.policies().count()],
+            ..ShardStats::default()
+        };
         Ok(Self {
             store: Store::new(config.slots, config.seed, config.now_us),
             batch: Batch::new(),
@@ -204,14 +222,23 @@ impl Shard {
     }
 
     /// Runs or queues a command whose key, if any, is in this shard, and writes the reply.
-    pub fn run(&mut self, env: &Env, queue: &mut CheckQueue, spec: &Spec, request: Request<'_>, out: &mut Vec<u8>) -> Step {
+    pub fn run(
+        &mut self,
+        env: &Env,
+        queue: &mut CheckQueue,
+        spec: &Spec,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step {
         let result = match spec.run {
             Run::Check(parse) => {
                 if queue.is_full() {
                     return Step::FlushFirst;
                 }
                 match parse(self, request) {
-                    Ok(order) if self.policies.info(order.policy).fields != Fields::Buffer => self.queue_check(env, queue, &order, request),
+                    Ok(order) if self.policies.info(order.policy).fields != Fields::Buffer => {
+                        self.queue_check(env, queue, &order, request)
+                    }
                     // A policy with a buffer is decided alone; what came before it answers first.
                     Ok(_) | Err(_) if !queue.is_empty() => return Step::FlushFirst,
                     Ok(order) => self.check_alone(env, &order, request.arg(1), out),
@@ -221,10 +248,14 @@ impl Shard {
             _ if !queue.is_empty() => return Step::FlushFirst,
             Run::Key(run) => run(self, env, request, out),
             Run::EachKey(run) => {
-                let count = (1..request.len()).map(|i| run(self, env, request.arg(i))).sum::<Result<i64, _>>();
+                let count = (1..request.len())
+                    .map(|i| run(self, env, request.arg(i)))
+                    .sum::<Result<i64, _>>();
                 count.map(|count| ReplyWriter::new(out, env.proto).int(count))
             }
-            Run::Container | Run::Connection(_) | Run::Keyspace(_) => Err(CommandError::Other(format!("'{}' does not run in a shard", spec.name))),
+            Run::Container | Run::Connection(_) | Run::Keyspace(_) => {
+                Err(CommandError::Other(format!("'{}' does not run in a shard", spec.name)))
+            }
         };
         match result {
             Ok(()) if matches!(spec.run, Run::Check(_)) && !queue.is_empty() => Step::Done,
@@ -273,7 +304,10 @@ impl Shard {
     pub(crate) fn policy_or_default(&self, name: Option<&[u8]>) -> Result<PolicyId, CommandError> {
         match name {
             None => Ok(self.default_policy),
-            Some(name) => self.policies.policy(name).ok_or_else(|| CommandError::UnknownPolicy(CommandError::quote(name))),
+            Some(name) => self
+                .policies
+                .policy(name)
+                .ok_or_else(|| CommandError::UnknownPolicy(CommandError::quote(name))),
         }
     }
 
@@ -393,7 +427,10 @@ impl Shard {
     pub(crate) fn other_policy(&self, live: ParamsId, asked: PolicyId) -> CommandError {
         let (live, _) = self.policies.params(live);
         let name = |policy| self.policies.info(policy).name.clone();
-        CommandError::OtherPolicy { live: name(live), asked: name(asked) }
+        CommandError::OtherPolicy {
+            live: name(live),
+            asked: name(asked),
+        }
     }
 
     /// The error that a policy's fault is to the client, counted.
@@ -402,7 +439,10 @@ impl Shard {
         if let Some(stats) = self.stats.policies.get_mut(policy.index()) {
             stats.faults[FaultKind::of(&fault.fault) as usize] += 1;
         }
-        CommandError::PolicyFault { policy: self.policies.info(policy).name.clone(), reason: fault.fault.to_string() }
+        CommandError::PolicyFault {
+            policy: self.policies.info(policy).name.clone(),
+            reason: fault.fault.to_string(),
+        }
     }
 
     /// Does a bounded piece of the work that is never urgent: drops buckets that are full again and frees flushed ones. `now_us`
@@ -412,7 +452,9 @@ impl Shard {
             self.free_trash(entries_max);
             return true;
         }
-        let Self { store, policies, stats, .. } = self;
+        let Self {
+            store, policies, stats, ..
+        } = self;
         let progress = store.sweep(now_us, entries_max, &mut |dropped| {
             policies.release(ParamsId(dropped.bucket.params));
             stats.expired += 1;
@@ -437,7 +479,11 @@ pub(crate) struct Kept {
 
 /// A quota as the policies take it.
 pub(crate) fn params_of(quota: Quota) -> Params {
-    Params { limit: quota.limit.get(), window_us: quota.window.as_us(), burst: quota.burst.get() }
+    Params {
+        limit: quota.limit.get(),
+        window_us: quota.window.as_us(),
+        burst: quota.burst.get(),
+    }
 }
 
 /// What a policy says of BURST, in the words of the domain.

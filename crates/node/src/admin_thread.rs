@@ -20,7 +20,11 @@ pub struct Bound {
 pub fn bind(config: &Config) -> Result<Bound, ServeError> {
     let address = config.admin.address.socket();
     let listener = crate::listen::bind(address, config.listen.backlog);
-    let listener = listener.map_err(|source| ServeError::Listen { key: "admin.address", address, source })?;
+    let listener = listener.map_err(|source| ServeError::Listen {
+        key: "admin.address",
+        address,
+        source,
+    })?;
     let address = listener.local_addr()?;
     Ok(Bound { listener, address })
 }
@@ -29,6 +33,12 @@ impl Bound {
     /// Begins to serve.
     pub fn start(self, node: &Arc<Node>, readiness: &Arc<Readiness>) -> Result<AdminServer, ServeError> {
         let backend = Arc::new(Mailboxes(Arc::clone(node)));
-        Ok(AdminServer::start(self.listener, &node.config, Arc::clone(&node.metrics), Arc::clone(readiness), backend)?)
+        Ok(AdminServer::start(
+            self.listener,
+            &node.config,
+            Arc::clone(&node.metrics),
+            Arc::clone(readiness),
+            backend,
+        )?)
     }
 }

@@ -32,10 +32,32 @@ impl CheckBackend for Mailboxes {
 
 fn direct(request: CheckRequest) -> (u8, DirectCheck) {
     let (db, against) = match request.against {
-        Against::Limit { database, limit, window, burst, policy } => (database, DirectAgainst::Limit { limit, window, burst, policy }),
+        Against::Limit {
+            database,
+            limit,
+            window,
+            burst,
+            policy,
+        } => (
+            database,
+            DirectAgainst::Limit {
+                limit,
+                window,
+                burst,
+                policy,
+            },
+        ),
         Against::Rule(id) => (0, DirectAgainst::Rule(id)),
     };
-    (db, DirectCheck { key: request.key, against, cost: request.cost, peek: request.peek })
+    (
+        db,
+        DirectCheck {
+            key: request.key,
+            against,
+            cost: request.cost,
+            peek: request.peek,
+        },
+    )
 }
 
 fn answer(answer: DirectAnswer) -> CheckAnswer {
@@ -45,7 +67,9 @@ fn answer(answer: DirectAnswer) -> CheckAnswer {
         limit: decision.limit,
         remaining: decision.remaining,
         // Far below 2^63.
-        retry_after_ms: decision.retry_after_us.map_or(-1, |us| tollgate_limiter::us_to_ms_ceil(us) as i64),
+        retry_after_ms: decision
+            .retry_after_us
+            .map_or(-1, |us| tollgate_limiter::us_to_ms_ceil(us) as i64),
         reset_at_ms: answer.reset_at_ms,
         source: decision.source.as_str(),
     }
@@ -60,9 +84,15 @@ fn unavailable(lost: Lost) -> CheckError {
 
 fn refusal(error: CommandError) -> CheckError {
     let text = error.to_string();
-    let reason = text.split_once(' ').map_or(text.as_str(), |(_, reason)| reason).to_owned();
+    let reason = text
+        .split_once(' ')
+        .map_or(text.as_str(), |(_, reason)| reason)
+        .to_owned();
     match error {
-        CommandError::UnknownPolicy(_) => CheckError::Invalid { field: "policy", reason },
+        CommandError::UnknownPolicy(_) => CheckError::Invalid {
+            field: "policy",
+            reason,
+        },
         CommandError::UnknownRule(_) => CheckError::Invalid { field: "rule", reason },
         CommandError::Burst(_) => CheckError::Invalid { field: "burst", reason },
         CommandError::KeyTooLong(_) => CheckError::Invalid { field: "key", reason },

@@ -49,7 +49,11 @@ impl Clients {
 
     /// Adds a connection.
     pub fn add(&self, worker: usize, session: &Session) -> Arc<Client> {
-        let client = Arc::new(Client { id: session.id, worker, info: Mutex::new(session.info()) });
+        let client = Arc::new(Client {
+            id: session.id,
+            worker,
+            info: Mutex::new(session.info()),
+        });
         self.by_id.lock().insert(session.id, Arc::clone(&client));
         client
     }

@@ -12,7 +12,10 @@ pub struct NodeClock {
 impl NodeClock {
     /// Starts the clock.
     pub fn start() -> Self {
-        Self { started: Instant::now(), started_unix_us: unix_us() }
+        Self {
+            started: Instant::now(),
+            started_unix_us: unix_us(),
+        }
     }
 
     /// The reading at an instant, in microseconds.
@@ -37,5 +40,7 @@ impl NodeClock {
 }
 
 fn unix_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_micros() as u64)
 }

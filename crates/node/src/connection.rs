@@ -2,6 +2,7 @@
 
 use crate::clients::Client;
 use crate::limits::Bound;
+use crate::stretch::Stretch;
 use crate::turn::Turn;
 use crate::worker::Worker;
 use std::cell::Cell;
@@ -20,6 +21,9 @@ pub use crate::turn::TurnBuffers;
 
 /// Bytes of an unfinished request that a connection keeps room for; what a larger one needed is given back.
 const KEPT_PARTIAL_BYTES: usize = 4 * 1024;
+
+/// Bytes from which a read makes a turn that may be long.
+const LONG_TURN_BYTES: usize = 8 * 1024;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -51,10 +55,25 @@ pub struct Connection {
 }
 
 /// Serves a connection until it ends.
-pub async fn serve(worker: Rc<Worker>, stream: TcpStream, client: Arc<Client>, session: Session, busy: Rc<Cell<bool>>, leave: Rc<Cell<bool>>) {
+pub async fn serve(
+    worker: Rc<Worker>,
+    stream: TcpStream,
+    client: Arc<Client>,
+    session: Session,
+    busy: Rc<Cell<bool>>,
+    leave: Rc<Cell<bool>>,
+) {
     let mut scanner = Scanner::new(worker.node.scan_limits);
     scanner.set_authenticated(session.authenticated);
-    let mut connection = Connection { worker, stream, client, session, scanner, partial: Vec::new(), leave };
+    let mut connection = Connection {
+        worker,
+        stream,
+        client,
+        session,
+        scanner,
+        partial: Vec::new(),
+        leave,
+    };
     let end = loop {
         busy.set(false);
         if connection.leave.get() {
@@ -103,7 +122,12 @@ impl Connection {
 
     /// Runs every whole request of what was read, and writes the replies.
     async fn turn(&mut self, buffers: &mut TurnBuffers) -> Result<(), End> {
-        let started = Instant::now();
+        let stretch = if buffers.filled >= LONG_TURN_BYTES {
+            Stretch::long()
+        } else {
+            Stretch::short(Instant::now())
+        };
+        let started = stretch.started();
         let worker = Rc::clone(&self.worker);
         let now_us = worker.node.clock.at(started);
         // Taken out, so that the bytes can be borrowed while the turn works on the rest.
@@ -128,17 +152,21 @@ impl Connection {
         self.client.note(&mut self.session);
         let counters = worker.counters();
         counters.received_bytes.add(buffers.filled as u64);
-        let written = write_all(&worker, &mut self.stream, &mut buffers.out).await;
-        let duration = started.elapsed();
-        counters.turn(commands, duration);
         if buffers.was_alone() {
-            counters.stretch(duration);
+            stretch.end(counters);
         }
+        let written = write_all(&worker, &mut self.stream, &mut buffers.out).await;
+        counters.turn(commands, started.elapsed());
         written.and(end)
     }
 
     /// Returns how the turn ended, how many bytes it consumed and how many commands it ran.
-    async fn run_requests(&mut self, buffers: &mut TurnBuffers, bytes: &[u8], now_us: u64) -> (Result<(), End>, usize, u64) {
+    async fn run_requests(
+        &mut self,
+        buffers: &mut TurnBuffers,
+        bytes: &[u8],
+        now_us: u64,
+    ) -> (Result<(), End>, usize, u64) {
         let mut consumed = 0;
         let mut commands = 0;
         let mut turn = Turn::new(&self.worker, buffers, now_us);

@@ -3,9 +3,9 @@
 use crate::limits::Bound;
 use crate::order::Lost;
 use crate::remote::{Batch, Replies};
+use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
-use std::time::Instant;
 use tollgate_commands::{CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, Spec};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::slot_of;
@@ -20,7 +20,12 @@ pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, reque
     };
     match finished {
         Ok(run) => run.finish(env, out),
-        Err(Stopped::Error(error)) => error.write(out, env.proto),
+        Err(Stopped::Error(error)) => {
+            if error == CommandError::TooManyKeys {
+                worker.counters().limit_hit(Bound::KeysReply);
+            }
+            error.write(out, env.proto);
+        }
         Err(Stopped::Lost(lost)) => out.extend_from_slice(lost.reply()),
     }
 }
@@ -52,9 +57,12 @@ async fn ask(worker: &Rc<Worker>, shard: usize, op: KeyspaceOp) -> Result<Keyspa
     if shard != worker.index {
         return worker.node.post_keyspace(shard, op)?.await.map_err(|_| Lost::ShardGone);
     }
-    let started = Instant::now();
-    let answer = worker.shard.borrow_mut().keyspace(&op, worker.node.clock.at(started));
-    worker.counters().stretch(started.elapsed());
+    let stretch = Stretch::long();
+    let answer = worker
+        .shard
+        .borrow_mut()
+        .keyspace(&op, worker.node.clock.at(stretch.started()));
+    stretch.end(worker.counters());
     // The next step may be as long: others first.
     tokio::task::yield_now().await;
     Ok(answer)
@@ -68,7 +76,13 @@ fn note(worker: &Worker, lost: Lost) {
 
 /// Runs a command that does the same to each of its keys, in the shards that have them, and answers the sum. If one shard
 /// cannot take it, the answer is that error, although others have done their part.
-pub async fn run_each_key(worker: &Rc<Worker>, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) {
+pub async fn run_each_key(
+    worker: &Rc<Worker>,
+    env: &Env,
+    spec: &'static Spec,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) {
     let mut by_owner: Vec<Vec<&[u8]>> = vec![vec![request.arg(0)]; worker.node.workers()];
     for key in request.iter().skip(1) {
         by_owner[worker.node.owner(slot_of(key))].push(key);

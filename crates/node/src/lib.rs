@@ -18,6 +18,7 @@ mod order;
 mod publish;
 mod remote;
 mod server;
+mod stretch;
 mod turn;
 mod view;
 mod worker;

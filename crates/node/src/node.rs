@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::{mpsc, oneshot};
 use tokio::sync::Notify;
+use tokio::sync::{mpsc, oneshot};
 use tollgate_commands::{About, CommandTable, DirectCheck, KeyspaceAnswer, KeyspaceOp, PolicyLabel};
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::ScanLimits;
@@ -156,7 +156,12 @@ impl Node {
     }
 
     /// Sends one check to a worker's shard.
-    pub fn post_check(&self, worker: usize, db: u8, check: DirectCheck) -> Result<oneshot::Receiver<CheckResult>, Lost> {
+    pub fn post_check(
+        &self,
+        worker: usize,
+        db: u8,
+        check: DirectCheck,
+    ) -> Result<oneshot::Receiver<CheckResult>, Lost> {
         let (reply_to, answer) = oneshot::channel();
         self.post(worker, Job::Check(db, check, reply_to)).map(|()| answer)
     }
@@ -260,7 +265,10 @@ mod tests {
                 let range = slots_of(worker, workers);
                 assert_eq!(range.start, next);
                 next = range.end;
-                assert!(range.clone().all(|slot| owner(slot, workers) == worker), "{workers} workers, {range:?}");
+                assert!(
+                    range.clone().all(|slot| owner(slot, workers) == worker),
+                    "{workers} workers, {range:?}"
+                );
             }
             assert_eq!(next, SLOTS);
         }

@@ -27,9 +27,11 @@ impl Order {
     /// Notes that the next reply comes from a batch.
     pub fn remote(&mut self, batch: usize, index: usize) {
         // Both count commands of one read.
-        self.origins.push(Origin::Batch { batch: batch as u32, index: index as u32 });
+        self.origins.push(Origin::Batch {
+            batch: batch as u32,
+            index: index as u32,
+        });
     }
-
 
     /// Forgets everything.
     pub fn clear(&mut self) {
@@ -49,7 +51,9 @@ impl Order {
                     start = end;
                 }
                 Origin::Batch { batch, index } => match &batches[batch as usize] {
-                    Ok(replies) => out.extend_from_slice(replies.get(index as usize).unwrap_or(Lost::ShardGone.reply())),
+                    Ok(replies) => {
+                        out.extend_from_slice(replies.get(index as usize).unwrap_or(Lost::ShardGone.reply()))
+                    }
                     Err(lost) => out.extend_from_slice(lost.reply()),
                 },
             }
@@ -89,9 +93,18 @@ mod tests {
         order.remote(1, 0);
         order.local(2);
         order.remote(0, 1);
-        let batches = [Ok(Replies { bytes: b"+a\r\n+bb\r\n".to_vec(), ends: vec![4, 9] }), Err(Lost::MailboxFull)];
+        let batches = [
+            Ok(Replies {
+                bytes: b"+a\r\n+bb\r\n".to_vec(),
+                ends: vec![4, 9],
+            }),
+            Err(Lost::MailboxFull),
+        ];
         let mut out = Vec::new();
         order.splice(b":1\r\n:22\r\n:3\r\n", &[4, 9, 13], &batches, &mut out);
-        assert_eq!(out, b":1\r\n+a\r\n-BUSY shard mailbox is full, try again\r\n:22\r\n:3\r\n+bb\r\n");
+        assert_eq!(
+            out,
+            b":1\r\n+a\r\n-BUSY shard mailbox is full, try again\r\n:22\r\n:3\r\n+bb\r\n"
+        );
     }
 }

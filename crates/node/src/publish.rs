@@ -23,7 +23,9 @@ pub fn publish(worker: &Worker) {
     counters.limit_hits(Bound::PolicyBudget).set(faults(FaultKind::Budget));
     counters.limit_hits(Bound::PolicyMemory).set(faults(FaultKind::Memory));
     counters.limit_hits(Bound::InternedLimits).set(stats.too_many_limits);
-    counters.limit_hits(Bound::MaxMemory).set(stats.out_of_memory + stats.shed);
+    counters
+        .limit_hits(Bound::MaxMemory)
+        .set(stats.out_of_memory + stats.shed);
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);
     counters.expired.set(stats.expired);
     counters.shed.set(stats.shed);

@@ -38,10 +38,19 @@ impl Batch {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(arg);
             // is_full keeps positions below BATCH_BYTES_MAX plus one request, and requests below 4 GiB minus that.
-            self.args.push(ArgRange { start: start as u32, end: self.bytes.len() as u32 });
+            self.args.push(ArgRange {
+                start: start as u32,
+                end: self.bytes.len() as u32,
+            });
         }
         let arg_count = (self.args.len() - first_arg) as u32;
-        self.commands.push(BatchCommand { spec, first_arg: first_arg as u32, arg_count, db: env.db, proto: env.proto });
+        self.commands.push(BatchCommand {
+            spec,
+            first_arg: first_arg as u32,
+            arg_count,
+            db: env.db,
+            proto: env.proto,
+        });
     }
 
     /// Number of commands.
@@ -82,7 +91,11 @@ impl Replies {
     /// The reply to the command of that index.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
-        let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? as usize };
+        let start = if index == 0 {
+            0
+        } else {
+            *self.ends.get(index - 1)? as usize
+        };
         self.bytes.get(start..end)
     }
 }

@@ -62,7 +62,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let sources = policy_sources(&config)?;
     let policy_limits = policy_limits(&config);
     // Compiled once here, so that a bad file is one clear error before anything starts.
-    let policies = labels(&PolicyHost::new(&sources, policy_limits)?);
+    let policies = labels(&compile(&config, &sources, policy_limits)?);
     let listener = listen(&config)?;
     let listen = listener.local_addr()?;
     let workers = config.worker_count();
@@ -72,7 +72,18 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let metrics = Arc::new(Metrics::new(config.node_name(), workers, names));
     let about = about(&config, &clock, listen, workers);
     let rules = Arc::new(config.rules.clone());
-    let node = Arc::new(Node::new(Parts { config, clock, metrics, listen, rules: Arc::clone(&rules), policies, about }, outboxes));
+    let node = Arc::new(Node::new(
+        Parts {
+            config,
+            clock,
+            metrics,
+            listen,
+            rules: Arc::clone(&rules),
+            policies,
+            about,
+        },
+        outboxes,
+    ));
     let admin = crate::admin_thread::bind(&node.config)?;
     let threads = start_workers(&node, inboxes, listener, &sources, policy_limits, &rules)?;
     let readiness = Arc::new(Readiness::default());
@@ -94,6 +105,17 @@ fn policy_sources(config: &Config) -> Result<Arc<[PolicySource]>, PolicyError> {
     Ok(sources.into())
 }
 
+/// Compiles the policies. A file that fails is named with its directory.
+fn compile(config: &Config, sources: &[PolicySource], limits: PolicyLimits) -> Result<PolicyHost, PolicyError> {
+    PolicyHost::new(sources, limits).map_err(|error| match (error, &config.node.lua_dir) {
+        (PolicyError::Invalid { file, message }, Some(dir)) => PolicyError::Invalid {
+            file: dir.join(file).display().to_string(),
+            message,
+        },
+        (error, _) => error,
+    })
+}
+
 fn policy_limits(config: &Config) -> PolicyLimits {
     PolicyLimits {
         budget_us: config.policy.budget_us,
@@ -103,20 +125,35 @@ fn policy_limits(config: &Config) -> PolicyLimits {
     }
 }
 
+/// The policies by the numbers that the shards' counters go by.
 fn labels(host: &PolicyHost) -> Vec<PolicyLabel> {
-    let infos = host.policies().map(|policy| host.info(policy));
-    infos.map(|info| PolicyLabel { name: info.name.clone(), version: info.version }).collect()
+    let mut policies: Vec<_> = host.policies().collect();
+    policies.sort_by_key(|policy| policy.index());
+    let infos = policies.into_iter().map(|policy| host.info(policy));
+    infos
+        .map(|info| PolicyLabel {
+            name: info.name.clone(),
+            version: info.version,
+        })
+        .collect()
 }
 
 fn listen(config: &Config) -> Result<TcpListener, ServeError> {
     let address = config.listen.default.socket();
-    crate::listen::bind(address, config.listen.backlog).map_err(|source| ServeError::Listen { key: "listen.default", address, source })
+    crate::listen::bind(address, config.listen.backlog).map_err(|source| ServeError::Listen {
+        key: "listen.default",
+        address,
+        source,
+    })
 }
 
 fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
     /// Orders besides one for each connection: kills and the drain.
     const OTHER_ORDERS: usize = 64;
-    let mut outboxes = Outboxes { mailboxes: Vec::new(), controls: Vec::new() };
+    let mut outboxes = Outboxes {
+        mailboxes: Vec::new(),
+        controls: Vec::new(),
+    };
     let mut inboxes = Vec::new();
     for _ in 0..workers {
         let (to_mailbox, mailbox) = mpsc::channel(config.limits.mailbox_batches);
@@ -138,7 +175,10 @@ fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize)
         workers,
         started_us: clock.started_us(),
         executable: std::env::current_exe().map_or_else(|_| String::new(), |path| path.display().to_string()),
-        config_file: config.file.as_deref().map_or_else(String::new, |path: &Path| path.display().to_string()),
+        config_file: config
+            .file
+            .as_deref()
+            .map_or_else(String::new, |path: &Path| path.display().to_string()),
         connections_max: config.limits.connections,
         max_memory_bytes: config.storage.max_memory_bytes,
         when_full: when_full(config),
@@ -213,7 +253,10 @@ fn announce(node: &Node, admin: SocketAddr) -> Result<(), ServeError> {
             "peer": null,
             "pid": node.about.pid,
         });
-        write_whole(path, &format!("{ready}\n")).map_err(|source| ServeError::ReadyFile { path: path.clone(), source })?;
+        write_whole(path, &format!("{ready}\n")).map_err(|source| ServeError::ReadyFile {
+            path: path.clone(),
+            source,
+        })?;
     }
     tracing::info!(event = "ready", name, listen = %node.listen, admin = %admin, workers = node.workers());
     Ok(())
@@ -281,7 +324,11 @@ fn stop(node: &Node, threads: Vec<JoinHandle<()>>) -> Result<(), ServeError> {
         }
     }
     if stuck > 0 {
-        tracing::warn!(event = "drain_cut_short", workers = stuck, connections = node.connections());
+        tracing::warn!(
+            event = "drain_cut_short",
+            workers = stuck,
+            connections = node.connections()
+        );
     }
     tracing::info!(event = "stopped");
     Ok(())

@@ -108,7 +108,12 @@ impl<'a> Turn<'a> {
         let alone = worker.node.workers() == 1;
         buffers.queue.start(!alone);
         buffers.unbroken = true;
-        Self { worker, buffers, now_us, alone }
+        Self {
+            worker,
+            buffers,
+            now_us,
+            alone,
+        }
     }
 
     /// The replies of finished segments.
@@ -141,7 +146,11 @@ impl<'a> Turn<'a> {
                     Some(key) if !self.alone => self.worker.node.owner(slot_of(request.arg(key))),
                     _ => self.worker.index,
                 };
-                if owner == self.worker.index { self.run_here(&env, spec, request).await } else { self.send_later(owner, &env, spec, request) }
+                if owner == self.worker.index {
+                    self.run_here(&env, spec, request).await
+                } else {
+                    self.send_later(owner, &env, spec, request)
+                }
             }
             Run::EachKey(_) => match self.owner_of_all(request) {
                 Some(owner) if owner == self.worker.index => self.run_here(&env, spec, request).await,
@@ -153,9 +162,17 @@ impl<'a> Turn<'a> {
             },
             Run::Connection(run) => {
                 self.flush(&env).await;
-                let Self { worker, buffers, alone, .. } = self;
+                let Self {
+                    worker, buffers, alone, ..
+                } = self;
                 let out = if *alone { &mut buffers.out } else { &mut buffers.local };
-                let mut call = ConnectionCall { session, node: &*worker.node, env: &env, request, out };
+                let mut call = ConnectionCall {
+                    session,
+                    node: &*worker.node,
+                    env: &env,
+                    request,
+                    out,
+                };
                 if let Err(error) = run(&mut call) {
                     error.write(out, session.proto);
                 }
@@ -206,6 +223,7 @@ impl<'a> Turn<'a> {
         buffers.order.remote(buffers.numbers[owner], batch.len());
         batch.push(spec, env, request);
         if batch.is_full(self.worker.node.config.limits.batch_commands) {
+            self.worker.counters().limit_hit(Bound::BatchCommands);
             self.send(owner);
         }
     }
@@ -225,7 +243,11 @@ impl<'a> Turn<'a> {
 
     async fn refuse(&mut self, env: &Env, error: &CommandError) {
         self.flush(env).await;
-        let out = if self.alone { &mut self.buffers.out } else { &mut self.buffers.local };
+        let out = if self.alone {
+            &mut self.buffers.out
+        } else {
+            &mut self.buffers.local
+        };
         error.write(out, env.proto);
         self.wrote_local();
     }
@@ -239,7 +261,13 @@ impl<'a> Turn<'a> {
     }
 
     async fn flush(&mut self, env: &Env) {
-        let TurnBuffers { queue, out, local, unbroken, .. } = &mut *self.buffers;
+        let TurnBuffers {
+            queue,
+            out,
+            local,
+            unbroken,
+            ..
+        } = &mut *self.buffers;
         let out = if self.alone { out } else { local };
         *unbroken &= !self.worker.flush(env, queue, out).await;
     }
@@ -268,7 +296,13 @@ impl<'a> Turn<'a> {
                 Sent::Collecting => Err(Lost::ShardGone),
             });
         }
-        let TurnBuffers { out, local, order, queue, .. } = &mut *self.buffers;
+        let TurnBuffers {
+            out,
+            local,
+            order,
+            queue,
+            ..
+        } = &mut *self.buffers;
         if batches.is_empty() {
             out.append(local);
         } else {

@@ -17,7 +17,10 @@ impl NodeView for Node {
     }
 
     fn password_matches(&self, guess: &[u8]) -> bool {
-        self.config.password.as_ref().is_none_or(|password| password.matches(guess))
+        self.config
+            .password
+            .as_ref()
+            .is_none_or(|password| password.matches(guess))
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -54,7 +57,12 @@ impl NodeView for Node {
     fn totals(&self) -> Totals {
         let metrics = &self.metrics;
         let policies = |of: fn(&crate::metrics::PolicyCounters) -> u64| -> u64 {
-            metrics.workers().iter().flat_map(|worker| worker.policies.iter()).map(of).sum()
+            metrics
+                .workers()
+                .iter()
+                .flat_map(|worker| worker.policies.iter())
+                .map(of)
+                .sum()
         };
         let cpu = cpu_times_us();
         Totals {
@@ -85,6 +93,8 @@ impl NodeView for Node {
     }
 
     fn close_client(&self, id: u64) -> bool {
-        self.clients.worker_of(id).is_some_and(|worker| self.order(worker, Control::Kill(id)))
+        self.clients
+            .worker_of(id)
+            .is_some_and(|worker| self.order(worker, Control::Kill(id)))
     }
 }

@@ -4,6 +4,7 @@ use crate::connection::{self, TurnBuffers};
 use crate::metrics::WorkerCounters;
 use crate::node::Node;
 use crate::remote::{Batch, Job, Replies};
+use crate::stretch::Stretch;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, LocalSet};
-use tollgate_protocol::Proto;
 use tollgate_commands::{CheckQueue, Env, Flow, Session, Shard, ShardConfig, ShardError, Step};
+use tollgate_protocol::Proto;
 
 /// Orders to a worker, besides jobs for its shard.
 #[derive(Debug)]
@@ -63,7 +64,10 @@ impl Worker {
 
     /// Buffers for a turn.
     pub fn take_buffers(&self) -> TurnBuffers {
-        self.buffers.borrow_mut().pop().unwrap_or_else(|| TurnBuffers::new(self.node.workers()))
+        self.buffers
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| TurnBuffers::new(self.node.workers()))
     }
 
     /// Gives the buffers of a finished turn back.
@@ -77,7 +81,12 @@ impl Worker {
 
     /// The circumstances of a command that runs now.
     pub fn env(&self, now_us: u64, db: u8, proto: Proto) -> Env {
-        Env { db, proto, now_us, wall_offset_us: self.wall_offset_us.get() }
+        Env {
+            db,
+            proto,
+            now_us,
+            wall_offset_us: self.wall_offset_us.get(),
+        }
     }
 
     /// Decides what is queued, letting others run whenever the policies have used up their time. Answers whether it did.
@@ -99,7 +108,10 @@ impl Worker {
         let session = Session::new(id, peer, local, self.node.clock.now_us(), &*self.node);
         let client = self.node.clients.add(self.index, &session);
         // Made here and not in the task: a task that is ended before it began would not drop what it was to make.
-        let gone = Gone { worker: Rc::clone(self), id };
+        let gone = Gone {
+            worker: Rc::clone(self),
+            id,
+        };
         let (busy, leave) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(self.draining.get())));
         let task = {
             let (worker, busy, leave) = (Rc::clone(self), Rc::clone(&busy), Rc::clone(&leave));
@@ -108,43 +120,61 @@ impl Worker {
                 connection::serve(worker, stream, client, session, busy, leave).await;
             })
         };
-        self.tracked.borrow_mut().insert(id, Tracked { task: task.abort_handle(), busy, leave });
+        self.tracked.borrow_mut().insert(
+            id,
+            Tracked {
+                task: task.abort_handle(),
+                busy,
+                leave,
+            },
+        );
         Ok(())
     }
 
     fn end(tracked: &Tracked) {
-        if tracked.busy.get() { tracked.leave.set(true) } else { tracked.task.abort() }
+        if tracked.busy.get() {
+            tracked.leave.set(true)
+        } else {
+            tracked.task.abort()
+        }
     }
 
     /// Runs a batch for another worker.
     async fn run_batch(&self, batch: Batch, queue: &mut CheckQueue, reply_to: oneshot::Sender<Replies>) {
-        let started = Instant::now();
-        let now_us = self.node.clock.at(started);
-        let mut replies = Replies { bytes: Vec::new(), ends: Vec::with_capacity(batch.len()) };
+        let stretch = Stretch::long();
+        let now_us = self.node.clock.at(stretch.started());
+        let mut replies = Replies {
+            bytes: Vec::new(),
+            ends: Vec::with_capacity(batch.len()),
+        };
         queue.start(true);
+        let mut yielded = false;
         let mut last = None;
         for (spec, db, proto, request) in batch.iter() {
             let env = self.env(now_us, db, proto);
             last = Some(env);
             loop {
                 // The borrow must not live into the flush.
-                let step = self.shard.borrow_mut().run(&env, queue, spec, request, &mut replies.bytes);
+                let step = self
+                    .shard
+                    .borrow_mut()
+                    .run(&env, queue, spec, request, &mut replies.bytes);
                 match step {
                     Step::Done => break,
-                    Step::FlushFirst => {
-                        self.flush(&env, queue, &mut replies.bytes).await;
-                    }
+                    Step::FlushFirst => yielded |= self.flush(&env, queue, &mut replies.bytes).await,
                 }
             }
         }
         if let Some(env) = last {
-            self.flush(&env, queue, &mut replies.bytes).await;
+            yielded |= self.flush(&env, queue, &mut replies.bytes).await;
         }
         replies.ends.extend_from_slice(queue.ends());
         debug_assert_eq!(replies.ends.len(), batch.len());
         // The asker may be gone; then nobody wants the replies.
         let _ = reply_to.send(replies);
-        self.counters().stretch(started.elapsed());
+        if !yielded {
+            stretch.end(self.counters());
+        }
     }
 
     async fn run_mailbox(self: Rc<Self>, mut mailbox: mpsc::Receiver<Job>) {
@@ -153,17 +183,20 @@ impl Worker {
             match job {
                 Job::Batch(batch, reply_to) => self.run_batch(batch, &mut queue, reply_to).await,
                 Job::Check(db, check, reply_to) => {
-                    let started = Instant::now();
-                    let env = self.env(self.node.clock.at(started), db, Proto::Resp2);
+                    let stretch = Stretch::long();
+                    let env = self.env(self.node.clock.at(stretch.started()), db, Proto::Resp2);
                     let answer = self.shard.borrow_mut().check_direct(&env, &check);
                     let _ = reply_to.send(answer);
-                    self.counters().stretch(started.elapsed());
+                    stretch.end(self.counters());
                 }
                 Job::Keyspace(op, reply_to) => {
-                    let started = Instant::now();
-                    let answer = self.shard.borrow_mut().keyspace(&op, self.node.clock.at(started));
+                    let stretch = Stretch::long();
+                    let answer = self
+                        .shard
+                        .borrow_mut()
+                        .keyspace(&op, self.node.clock.at(stretch.started()));
                     let _ = reply_to.send(answer);
-                    self.counters().stretch(started.elapsed());
+                    stretch.end(self.counters());
                 }
             }
             // A full mailbox must not keep this worker's own connections waiting.
@@ -203,14 +236,15 @@ impl Worker {
 
     /// One step of the sweep; whether the pass goes on.
     fn tidy_step(&self, budget: Duration) -> bool {
-        let started = Instant::now();
+        let stretch = Stretch::long();
+        let started = stretch.started();
         let now_us = self.node.clock.at(started);
         let mut shard = self.shard.borrow_mut();
         let mut more = true;
         while more && started.elapsed() < budget {
             more = shard.tidy(now_us, TIDY_ENTRIES);
         }
-        self.counters().stretch(started.elapsed());
+        stretch.end(self.counters());
         more
     }
 
@@ -280,7 +314,14 @@ pub struct Inbox {
 }
 
 /// The body of a worker's thread. `ready` is told once the shard exists, or why it does not; `listener` is worker 0's.
-pub fn run(node: Arc<Node>, index: usize, config: ShardConfig, inbox: Inbox, listener: Option<std::net::TcpListener>, ready: std::sync::mpsc::Sender<Result<(), StartError>>) {
+pub fn run(
+    node: Arc<Node>,
+    index: usize,
+    config: ShardConfig,
+    inbox: Inbox,
+    listener: Option<std::net::TcpListener>,
+    ready: std::sync::mpsc::Sender<Result<(), StartError>>,
+) {
     let started = Shard::new(config).map_err(StartError::from).and_then(|shard| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok((shard, runtime))

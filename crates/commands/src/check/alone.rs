@@ -1,7 +1,7 @@
 //! Operations on one bucket at a time: checks of policies whose state is a buffer, refunds, resets.
 
-use super::reply::{Shown, decision, write, write_rl};
 use super::Order;
+use super::reply::{Shown, decision, write, write_rl};
 use crate::shard::{Kept, Shard, Verdict};
 use crate::{CommandError, Env};
 use tollgate_limiter::{Cost, Quota, Source};
@@ -61,7 +61,10 @@ pub(crate) struct Live {
 
 impl Live {
     fn stored(&self) -> Stored<'_> {
-        Stored { params: self.params, state: self.state.lua() }
+        Stored {
+            params: self.params,
+            state: self.state.lua(),
+        }
     }
 }
 
@@ -71,7 +74,9 @@ impl Shard {
         if key.len() > MAX_KEY_BYTES {
             return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
         }
-        self.store.key(space, key).map_err(|e| CommandError::Other(e.to_string()))
+        self.store
+            .key(space, key)
+            .map_err(|e| CommandError::Other(e.to_string()))
     }
 
     /// The clock of the key's slot, and how far it is ahead of the node's.
@@ -95,12 +100,21 @@ impl Shard {
     /// When a live bucket is full again if left alone, in its slot's clock.
     pub(crate) fn full_at_us(&mut self, live: &Live) -> Result<u64, CommandError> {
         let (policy, _) = self.policies.params(live.params);
-        let full_at_us = self.policies.full_at(live.stored()).map_err(|fault| self.fault(policy, &fault))?;
+        let full_at_us = self
+            .policies
+            .full_at(live.stored())
+            .map_err(|fault| self.fault(policy, &fault))?;
         Ok(full_at_us.max(0) as u64)
     }
 
     /// Decides one check on its own and answers it.
-    pub(crate) fn check_alone(&mut self, env: &Env, order: &Order, key: &[u8], out: &mut Vec<u8>) -> Result<(), CommandError> {
+    pub(crate) fn check_alone(
+        &mut self,
+        env: &Env,
+        order: &Order,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), CommandError> {
         let shown = self.decide_alone(env, order, key)?;
         write(out, env, order.shape, &shown);
         Ok(())
@@ -118,7 +132,13 @@ impl Shard {
             return Err(self.other_policy(live.params, order.policy));
         }
         let (clock_us, clock_offset_us) = self.slot_clock(env, &key);
-        let checked = self.policies.check_one(params, live.as_ref().map(Live::stored), clock_us as i64, order.cost, order.peek);
+        let checked = self.policies.check_one(
+            params,
+            live.as_ref().map(Live::stored),
+            clock_us as i64,
+            order.cost,
+            order.peek,
+        );
         let (outcome, state) = match checked {
             Ok((outcome, state)) => (outcome, Copied::of_lua(state)),
             Err(fault) => return Err(self.fault(order.policy, &fault)),
@@ -127,7 +147,14 @@ impl Shard {
             self.keep(&key, clock_us, params, live.as_ref(), &outcome, &state)
                 .inspect_err(|_| self.stats.count(order.policy, Verdict::Error))?;
         }
-        self.stats.count(order.policy, if outcome.allowed { Verdict::Allowed } else { Verdict::Denied });
+        self.stats.count(
+            order.policy,
+            if outcome.allowed {
+                Verdict::Allowed
+            } else {
+                Verdict::Denied
+            },
+        );
         Ok(Shown {
             decision: decision(&outcome, order.quota.limit.get()),
             burst: order.quota.burst.get(),
@@ -136,17 +163,35 @@ impl Shard {
         })
     }
 
-    fn keep(&mut self, key: &Key<'_>, clock_us: u64, params: ParamsId, live: Option<&Live>, outcome: &Outcome, state: &Copied) -> Result<(), CommandError> {
+    fn keep(
+        &mut self,
+        key: &Key<'_>,
+        clock_us: u64,
+        params: ParamsId,
+        live: Option<&Live>,
+        outcome: &Outcome,
+        state: &Copied,
+    ) -> Result<(), CommandError> {
         // A denial leaves most states as they are, and the state of a log is large.
         if live.is_some_and(|live| live.params == params && live.state == *state) {
             return Ok(());
         }
-        let kept = Kept { full_at_us: outcome.full_at_us.max(0) as u64, clock_us, pinned: live.and_then(|live| live.pinned), params };
+        let kept = Kept {
+            full_at_us: outcome.full_at_us.max(0) as u64,
+            clock_us,
+            pinned: live.and_then(|live| live.pinned),
+            params,
+        };
         self.store_state(key, kept, state.store())
     }
 
     /// The bucket that a command with an optional `RULE id` at `at` means: its space, and the rule's policy and parameters.
-    fn subject(&self, env: &Env, request: Request<'_>, at: usize) -> Result<(Space, Option<(PolicyId, Quota)>), CommandError> {
+    fn subject(
+        &self,
+        env: &Env,
+        request: Request<'_>,
+        at: usize,
+    ) -> Result<(Space, Option<(PolicyId, Quota)>), CommandError> {
         match request.len() - at {
             0 => Ok((Space::Db(env.db), None)),
             2 if request.arg(at).eq_ignore_ascii_case(b"RULE") => {
@@ -159,7 +204,12 @@ impl Shard {
 }
 
 /// `RL.RESET key [RULE id]`: forgets the bucket, which is full then. Answers 1 if there was one that was not full.
-pub(crate) fn rl_reset(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+pub(crate) fn rl_reset(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
     let (space, _) = shard.subject(env, request, 2)?;
     let key = shard.bucket_key(space, request.arg(1))?;
     let was_there = shard.remove_live(env, &key)?;
@@ -181,8 +231,14 @@ impl Shard {
 
 /// `RL.REFUND key amount [RULE id]`: gives tokens back, never beyond full, and answers as a peek. A bucket that does not exist is
 /// full; without a rule nobody knows its limit then, which is shown as -1.
-pub(crate) fn rl_refund(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    let amount = Cost::parse(request.arg(2)).map_err(|e| CommandError::Amount(tollgate_limiter::AmountError { field: "amount", ..e }))?;
+pub(crate) fn rl_refund(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let amount = Cost::parse(request.arg(2))
+        .map_err(|e| CommandError::Amount(tollgate_limiter::AmountError { field: "amount", ..e }))?;
     let (space, rule) = shard.subject(env, request, 3)?;
     let key = shard.bucket_key(space, request.arg(1))?;
     let live = shard.live(&key);
@@ -197,24 +253,49 @@ pub(crate) fn rl_refund(shard: &mut Shard, env: &Env, request: Request<'_>, out:
     };
     let info = shard.policies.info(policy);
     if !info.has_give {
-        return Err(CommandError::PolicyLacks { policy: info.name.clone(), function: "give" });
+        return Err(CommandError::PolicyLacks {
+            policy: info.name.clone(),
+            function: "give",
+        });
     }
     if let Some(live) = &live {
         if !shard.policies.same_policy(live.params, params) {
             return Err(shard.other_policy(live.params, policy));
         }
-        let given = shard.policies.give(params, Some(live.stored()), clock_us as i64, amount.get()).map(Copied::of_lua);
+        let given = shard
+            .policies
+            .give(params, Some(live.stored()), clock_us as i64, amount.get())
+            .map(Copied::of_lua);
         let state = given.map_err(|fault| shard.fault(policy, &fault))?;
-        let stored = Stored { params, state: state.lua() };
-        let full_at = shard.policies.full_at(stored).map_err(|fault| shard.fault(policy, &fault))?;
-        let kept = Kept { full_at_us: full_at.max(0) as u64, clock_us, pinned: live.pinned, params };
+        let stored = Stored {
+            params,
+            state: state.lua(),
+        };
+        let full_at = shard
+            .policies
+            .full_at(stored)
+            .map_err(|fault| shard.fault(policy, &fault))?;
+        let kept = Kept {
+            full_at_us: full_at.max(0) as u64,
+            clock_us,
+            pinned: live.pinned,
+            params,
+        };
         shard.store_state(&key, kept, state.store())?;
     }
     let live = shard.live(&key);
-    let peeked = shard.policies.check_one(params, live.as_ref().map(Live::stored), clock_us as i64, 0, true).map(|(outcome, _)| outcome);
+    let peeked = shard
+        .policies
+        .check_one(params, live.as_ref().map(Live::stored), clock_us as i64, 0, true)
+        .map(|(outcome, _)| outcome);
     let outcome = peeked.map_err(|fault| shard.fault(policy, &fault))?;
     let (_, params) = shard.policies.params(params);
-    let shown = Shown { decision: decision(&outcome, params.limit), burst: params.burst, clock_us, clock_offset_us };
+    let shown = Shown {
+        decision: decision(&outcome, params.limit),
+        burst: params.burst,
+        clock_us,
+        clock_offset_us,
+    };
     write_rl(out, env, &shown);
     Ok(())
 }

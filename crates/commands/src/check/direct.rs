@@ -56,15 +56,34 @@ impl Shard {
                 let (number, policy, quota) = self.rule(id.as_bytes())?;
                 (Subject::Rule(number), policy, quota)
             }
-            DirectAgainst::Limit { limit, window, burst, policy } => {
+            DirectAgainst::Limit {
+                limit,
+                window,
+                burst,
+                policy,
+            } => {
                 let policy = self.policy_or_default(policy.as_deref().map(str::as_bytes))?;
                 let info = self.policies.info(policy);
-                (Subject::Plain, policy, Quota::new(*limit, *window, *burst, burst_rule(info), &info.name)?)
+                (
+                    Subject::Plain,
+                    policy,
+                    Quota::new(*limit, *window, *burst, burst_rule(info), &info.name)?,
+                )
             }
         };
-        let order = Order { subject, policy, quota, cost: check.cost.get(), peek: check.peek, shape: Shape::RlCheck };
+        let order = Order {
+            subject,
+            policy,
+            quota,
+            cost: check.cost.get(),
+            peek: check.peek,
+            shape: Shape::RlCheck,
+        };
         let shown = self.decide_alone(env, &order, &check.key)?;
         let reset_at_ms = env.unix_ms_ceil(shown.decision.full_at_us, shown.clock_offset_us);
-        Ok(DirectAnswer { decision: shown.decision, reset_at_ms })
+        Ok(DirectAnswer {
+            decision: shown.decision,
+            reset_at_ms,
+        })
     }
 }

@@ -7,8 +7,8 @@ mod queue;
 mod reply;
 
 pub(crate) use alone::{rl_refund, rl_reset};
-pub(crate) use parse::{cl_throttle, rl_check};
 pub use direct::{DirectAgainst, DirectAnswer, DirectCheck};
+pub(crate) use parse::{cl_throttle, rl_check};
 pub use queue::{CheckQueue, Flow};
 
 use tollgate_limiter::Quota;
@@ -30,6 +30,12 @@ pub enum Shape {
     RlCheck,
     /// `CL.THROTTLE`: limited, capacity, remaining, retry_after_s, reset_after_s.
     Throttle,
+    /// `CL.THROTTLE` with a quantity of 0, decided as a peek for one token: redis-cell allows it unless the bucket is in debt,
+    /// and then says when it is out of it. `token_us` is the time in which one token comes back, rounded up.
+    ThrottleZero {
+        /// Microseconds.
+        token_us: u64,
+    },
 }
 
 /// A parsed check: everything but the key, which is argument 1.

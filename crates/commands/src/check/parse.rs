@@ -20,7 +20,11 @@ struct Options<'a> {
 }
 
 fn set<T>(place: &mut Option<T>, value: T, twice: &'static str) -> Result<(), CommandError> {
-    if place.replace(value).is_some() { Err(CommandError::Conflict(twice)) } else { Ok(()) }
+    if place.replace(value).is_some() {
+        Err(CommandError::Conflict(twice))
+    } else {
+        Ok(())
+    }
 }
 
 impl<'a> Options<'a> {
@@ -31,17 +35,30 @@ impl<'a> Options<'a> {
             let name = request.arg(at);
             let mut value = || {
                 at += 1;
-                if at < request.len() { Ok(request.arg(at)) } else { Err(CommandError::Syntax) }
+                if at < request.len() {
+                    Ok(request.arg(at))
+                } else {
+                    Err(CommandError::Syntax)
+                }
             };
             // By length first: it tells all keywords apart but two pairs, and costs one jump.
             match name.len() {
-                5 if name.eq_ignore_ascii_case(b"LIMIT") => set(&mut options.limit, Limit::parse(value()?)?, "LIMIT given twice")?,
-                3 if name.eq_ignore_ascii_case(b"PER") => set(&mut options.per, Window::parse(value()?)?, "PER given twice")?,
-                5 if name.eq_ignore_ascii_case(b"BURST") => set(&mut options.burst, Burst::parse(value()?)?, "BURST given twice")?,
-                4 if name.eq_ignore_ascii_case(b"COST") => set(&mut options.cost, Cost::parse(value()?)?, "COST given twice")?,
+                5 if name.eq_ignore_ascii_case(b"LIMIT") => {
+                    set(&mut options.limit, Limit::parse(value()?)?, "LIMIT given twice")?
+                }
+                3 if name.eq_ignore_ascii_case(b"PER") => {
+                    set(&mut options.per, Window::parse(value()?)?, "PER given twice")?
+                }
+                5 if name.eq_ignore_ascii_case(b"BURST") => {
+                    set(&mut options.burst, Burst::parse(value()?)?, "BURST given twice")?
+                }
+                4 if name.eq_ignore_ascii_case(b"COST") => {
+                    set(&mut options.cost, Cost::parse(value()?)?, "COST given twice")?
+                }
                 6 if name.eq_ignore_ascii_case(b"POLICY") => set(&mut options.policy, value()?, "POLICY given twice")?,
                 10 if name.eq_ignore_ascii_case(b"ON_FAILURE") => {
-                    let word = OnFailure::parse(value()?).ok_or(CommandError::Conflict("ON_FAILURE is local, open or closed"))?;
+                    let word = OnFailure::parse(value()?)
+                        .ok_or(CommandError::Conflict("ON_FAILURE is local, open or closed"))?;
                     set(&mut options.on_failure, word, "ON_FAILURE given twice")?;
                 }
                 4 if name.eq_ignore_ascii_case(b"RULE") => set(&mut options.rule, value()?, "RULE given twice")?,
@@ -65,11 +82,25 @@ pub(crate) fn rl_check(shard: &mut Shard, request: Request<'_>) -> Result<Order,
     let cost = options.cost.unwrap_or(Cost::ONE).get();
     let peek = options.peek;
     if let Some(id) = options.rule {
-        if options.limit.is_some() || options.per.is_some() || options.burst.is_some() || options.policy.is_some() || options.on_failure.is_some() {
-            return Err(CommandError::Conflict("RULE brings its own limit, window, burst, policy and failure mode"));
+        if options.limit.is_some()
+            || options.per.is_some()
+            || options.burst.is_some()
+            || options.policy.is_some()
+            || options.on_failure.is_some()
+        {
+            return Err(CommandError::Conflict(
+                "RULE brings its own limit, window, burst, policy and failure mode",
+            ));
         }
         let (number, policy, quota) = shard.rule(id)?;
-        return Ok(Order { subject: Subject::Rule(number), policy, quota, cost, peek, shape: Shape::RlCheck });
+        return Ok(Order {
+            subject: Subject::Rule(number),
+            policy,
+            quota,
+            cost,
+            peek,
+            shape: Shape::RlCheck,
+        });
     }
     let (Some(limit), Some(per)) = (options.limit, options.per) else {
         return Err(CommandError::Conflict("LIMIT n PER duration, or RULE id, is needed"));
@@ -77,12 +108,22 @@ pub(crate) fn rl_check(shard: &mut Shard, request: Request<'_>) -> Result<Order,
     let policy = shard.policy_or_default(options.policy)?;
     let info = shard.policies().info(policy);
     let quota = Quota::new(limit, per, options.burst, burst_rule(info), &info.name)?;
-    Ok(Order { subject: Subject::Plain, policy, quota, cost, peek, shape: Shape::RlCheck })
+    Ok(Order {
+        subject: Subject::Plain,
+        policy,
+        quota,
+        cost,
+        peek,
+        shape: Shape::RlCheck,
+    })
 }
 
 /// Parses a number of `CL.THROTTLE`: a decimal integer, with Redis's error if it is none.
 fn integer(text: &[u8]) -> Result<i64, CommandError> {
-    std::str::from_utf8(text).ok().and_then(|t| t.parse::<i64>().ok()).ok_or(CommandError::NotAnInteger)
+    std::str::from_utf8(text)
+        .ok()
+        .and_then(|t| t.parse::<i64>().ok())
+        .ok_or(CommandError::NotAnInteger)
 }
 
 fn ranged(field: &'static str, value: i64, min: u64, max: u64) -> Result<u64, CommandError> {
@@ -97,7 +138,11 @@ pub(crate) fn cl_throttle(shard: &mut Shard, request: Request<'_>) -> Result<Ord
     let max_burst = ranged("max_burst", integer(request.arg(2))?, 0, AMOUNT_MAX - 1)?;
     let count = ranged("count", integer(request.arg(3))?, 1, AMOUNT_MAX)?;
     let period_s = ranged("period", integer(request.arg(4))?, 1, PERIOD_MAX_S)?;
-    let quantity = if request.len() > 5 { ranged("quantity", integer(request.arg(5))?, 0, AMOUNT_MAX)? } else { 1 };
+    let quantity = if request.len() > 5 {
+        ranged("quantity", integer(request.arg(5))?, 0, AMOUNT_MAX)?
+    } else {
+        1
+    };
     let out_of_range = |e: AmountError| CommandError::Amount(e);
     let quota = Quota {
         limit: Limit::new(count).map_err(out_of_range)?,
@@ -105,5 +150,22 @@ pub(crate) fn cl_throttle(shard: &mut Shard, request: Request<'_>) -> Result<Ord
         burst: Burst::new(max_burst + 1).map_err(out_of_range)?,
     };
     let policy = shard.policy_or_default(None)?;
-    Ok(Order { subject: Subject::Plain, policy, quota, cost: quantity, peek: false, shape: Shape::Throttle })
+    let (cost, peek, shape) = match quantity {
+        0 => (
+            1,
+            true,
+            Shape::ThrottleZero {
+                token_us: quota.window.as_us().div_ceil(count),
+            },
+        ),
+        quantity => (quantity, false, Shape::Throttle),
+    };
+    Ok(Order {
+        subject: Subject::Plain,
+        policy,
+        quota,
+        cost,
+        peek,
+        shape,
+    })
 }

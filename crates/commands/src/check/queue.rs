@@ -147,7 +147,13 @@ type Keys<'a> = smallvec::SmallVec<[Key<'a>; MAX_BATCH]>;
 
 impl Shard {
     /// Queues a parsed check. The queue must not be full.
-    pub(crate) fn queue_check(&mut self, env: &Env, queue: &mut CheckQueue, order: &Order, request: Request<'_>) -> Result<(), CommandError> {
+    pub(crate) fn queue_check(
+        &mut self,
+        env: &Env,
+        queue: &mut CheckQueue,
+        order: &Order,
+        request: Request<'_>,
+    ) -> Result<(), CommandError> {
         debug_assert!(!queue.is_full());
         let key = request.arg(1);
         if key.len() > MAX_KEY_BYTES {
@@ -190,16 +196,33 @@ impl Shard {
 
     /// One pass over what is queued. Returns how many checks, from the front, are answered.
     fn flush_batch(&mut self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> (usize, Progress) {
-        let CheckQueue { pending, keys: key_bytes, buckets, asked, same_key, track_ends, ends } = queue;
+        let CheckQueue {
+            pending,
+            keys: key_bytes,
+            buckets,
+            asked,
+            same_key,
+            track_ends,
+            ends,
+        } = queue;
         // queue_check admitted the length, and the caller routed the key here by its slot.
-        let keys: Keys<'_> = pending.iter().map_while(|p| self.store.key(p.space, &key_bytes[p.key.0 as usize..p.key.1 as usize]).ok()).collect();
+        let keys: Keys<'_> = pending
+            .iter()
+            .map_while(|p| {
+                self.store
+                    .key(p.space, &key_bytes[p.key.0 as usize..p.key.1 as usize])
+                    .ok()
+            })
+            .collect();
         debug_assert_eq!(keys.len(), pending.len(), "a key of another shard");
         self.store.warm(&keys);
         self.batch.clear();
         buckets.clear();
         asked.clear();
         same_key.fill(NOBODY);
-        let trusted = pending.first().is_some_and(|check| self.policies.info(check.policy).trusted);
+        let trusted = pending
+            .first()
+            .is_some_and(|check| self.policies.info(check.policy).trusted);
         for (index, (check, key)) in pending.iter().zip(&keys).enumerate() {
             if self.policies.info(check.policy).trusted != trusted {
                 // Each of the host's two VMs decides in order, but one after the other: a batch keeps to one of them, so that
@@ -224,7 +247,9 @@ impl Shard {
                 asked.push(Asked::OtherPolicy(seen.params));
                 continue;
             }
-            let op = self.batch.check(check.params, seen.state, seen.clock_us as i64, check.cost, check.peek);
+            let op = self
+                .batch
+                .check(check.params, seen.state, seen.clock_us as i64, check.cost, check.peek);
             asked.push(Asked::Op { op, bucket });
         }
         let progress = self.policies.run(&mut self.batch);
@@ -251,14 +276,27 @@ impl Shard {
                 let stored = self.store.bucket(place);
                 let params = ParamsId(stored.params);
                 let state = match &stored.state {
-                    State::Numbers(numbers) => self.batch.state(StateIn { params: Some(params), fields: numbers }),
+                    State::Numbers(numbers) => self.batch.state(StateIn {
+                        params: Some(params),
+                        fields: numbers,
+                    }),
                     // Of a policy with a buffer, so not that of a queued check.
                     State::Blob(_) => self.batch.state(StateIn::NEW),
                 };
                 (params, stored.pinned.then_some(stored.expiry), state)
             }
         };
-        Bucket { first, params, state, place, pinned, clock_us, clock_offset_us, full_at_us: None, refused: false }
+        Bucket {
+            first,
+            params,
+            state,
+            place,
+            pinned,
+            clock_us,
+            clock_offset_us,
+            full_at_us: None,
+            refused: false,
+        }
     }
 
     /// Stores the changed states: what stays in place first, since an insert invalidates places.
@@ -271,7 +309,10 @@ impl Shard {
                 continue;
             }
             let expiry = self.expiry(full_at_us, after.params, bucket.pinned);
-            let in_place = bucket.place.is_some_and(|place| self.store.update(place, after.params.0, expiry, bucket.pinned.is_some(), after.fields()));
+            let in_place = bucket.place.is_some_and(|place| {
+                self.store
+                    .update(place, after.params.0, expiry, bucket.pinned.is_some(), after.fields())
+            });
             if !in_place {
                 moving.push(index as u8);
             } else if after.params != bucket.params {
@@ -284,8 +325,15 @@ impl Shard {
             let after = self.batch.state_after(bucket.state);
             let state = Numbers::new(after.fields()).map(State::Numbers);
             // full_at_us was there above, and a batch has at most four fields.
-            let (Some(full_at_us), Ok(state)) = (bucket.full_at_us, state) else { continue };
-            let kept = Kept { full_at_us, clock_us: bucket.clock_us, pinned: bucket.pinned, params: after.params };
+            let (Some(full_at_us), Ok(state)) = (bucket.full_at_us, state) else {
+                continue;
+            };
+            let kept = Kept {
+                full_at_us,
+                clock_us: bucket.clock_us,
+                pinned: bucket.pinned,
+                params: after.params,
+            };
             bucket.refused = self.store_state(&keys[usize::from(bucket.first)], kept, state).is_err();
         }
     }
@@ -306,9 +354,21 @@ impl Shard {
                 CommandError::OutOfMemory.write(out, env.proto);
             }
             Ok(outcome) => {
-                self.stats.count(check.policy, if outcome.allowed { Verdict::Allowed } else { Verdict::Denied });
+                self.stats.count(
+                    check.policy,
+                    if outcome.allowed {
+                        Verdict::Allowed
+                    } else {
+                        Verdict::Denied
+                    },
+                );
                 let decision = decision(&outcome, check.limit);
-                let shown = Shown { decision, burst: check.burst, clock_us: bucket.clock_us, clock_offset_us: bucket.clock_offset_us };
+                let shown = Shown {
+                    decision,
+                    burst: check.burst,
+                    clock_us: bucket.clock_us,
+                    clock_offset_us: bucket.clock_offset_us,
+                };
                 write(out, env, check.shape, &shown);
             }
             Err(fault) => {
@@ -330,7 +390,12 @@ impl Order {
 }
 
 /// The bucket that an earlier check of the batch has for this key, or the slot of `same_key` where it belongs.
-fn find_bucket(same_key: &[u8; SAME_KEY_SLOTS], keys: &Keys<'_>, buckets: &[Bucket], key: &Key<'_>) -> Result<u8, usize> {
+fn find_bucket(
+    same_key: &[u8; SAME_KEY_SLOTS],
+    keys: &Keys<'_>,
+    buckets: &[Bucket],
+    key: &Key<'_>,
+) -> Result<u8, usize> {
     let mut slot = key.hash() as usize % SAME_KEY_SLOTS;
     loop {
         match same_key[slot] {

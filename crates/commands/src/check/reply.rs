@@ -35,6 +35,20 @@ pub(crate) fn write(out: &mut Vec<u8>, env: &Env, shape: Shape, shown: &Shown) {
     match shape {
         Shape::RlCheck => write_rl(out, env, shown),
         Shape::Throttle => write_throttle(out, env.proto, shown),
+        Shape::ThrottleZero { token_us } => {
+            let debt_us = shown
+                .decision
+                .retry_after_us
+                .filter(|_| !shown.decision.allowed)
+                .unwrap_or(0)
+                .saturating_sub(token_us);
+            let decision = Decision {
+                allowed: debt_us == 0,
+                retry_after_us: Some(debt_us),
+                ..shown.decision
+            };
+            write_throttle(out, env.proto, &Shown { decision, ..*shown });
+        }
     }
 }
 
@@ -42,9 +56,17 @@ pub(crate) fn write(out: &mut Vec<u8>, env: &Env, shape: Shape, shown: &Shown) {
 pub(crate) fn write_rl(out: &mut Vec<u8>, env: &Env, shown: &Shown) {
     let decision = &shown.decision;
     // Both are far below 2^63: amounts end at 10^12, times at 2^53.
-    let retry_after_ms = decision.retry_after_us.map_or(-1, |us| tollgate_limiter::us_to_ms_ceil(us) as i64);
+    let retry_after_ms = decision
+        .retry_after_us
+        .map_or(-1, |us| tollgate_limiter::us_to_ms_ceil(us) as i64);
     let reset_at_ms = env.unix_ms_ceil(decision.full_at_us, shown.clock_offset_us) as i64;
-    let numbers = [i64::from(decision.allowed), decision.limit as i64, decision.remaining as i64, retry_after_ms, reset_at_ms];
+    let numbers = [
+        i64::from(decision.allowed),
+        decision.limit as i64,
+        decision.remaining as i64,
+        retry_after_ms,
+        reset_at_ms,
+    ];
     write_fields(out, env.proto, numbers, decision.source);
 }
 
@@ -62,7 +84,10 @@ pub(crate) fn write_fields(out: &mut Vec<u8>, proto: Proto, numbers: [i64; 5], s
         }
         Proto::Resp3 => {
             reply.map(6);
-            for (name, n) in ["allowed", "limit", "remaining", "retry_after_ms", "reset_at_ms"].iter().zip(numbers) {
+            for (name, n) in ["allowed", "limit", "remaining", "retry_after_ms", "reset_at_ms"]
+                .iter()
+                .zip(numbers)
+            {
                 reply.bulk(name.as_bytes());
                 reply.int(n);
             }
@@ -82,7 +107,13 @@ fn write_throttle(out: &mut Vec<u8>, proto: Proto, shown: &Shown) {
     let reset_s = us_to_s_ceil(decision.full_at_us.saturating_sub(shown.clock_us)) as i64;
     let mut reply = ReplyWriter::new(out, proto);
     reply.array(5);
-    for n in [i64::from(!decision.allowed), shown.burst as i64, decision.remaining as i64, retry_s, reset_s] {
+    for n in [
+        i64::from(!decision.allowed),
+        shown.burst as i64,
+        decision.remaining as i64,
+        retry_s,
+        reset_s,
+    ] {
         reply.int(n);
     }
 }
