@@ -14,7 +14,7 @@ fn info_field(info: &Value, field: &str) -> String {
 }
 
 fn number(client: &mut Client, field: &str) -> u64 {
-    info_field(&client.line("INFO"), field).parse().unwrap()
+    info_field(&client.line("INFO"), field).parse().expect("a number")
 }
 
 #[test]

@@ -105,10 +105,7 @@ mod tests {
         ] {
             assert_eq!(
                 Limit::parse(bad),
-                Err(AmountError {
-                    field: "LIMIT",
-                    min: 1
-                }),
+                Err(AmountError { field: "LIMIT", min: 1 }),
                 "{bad:?}"
             );
         }

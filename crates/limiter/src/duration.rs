@@ -61,11 +61,7 @@ pub fn format_duration_us(us: u64) -> String {
             return format!("{}{name}", us / unit_us);
         }
     }
-    if us == 0 {
-        "0s".to_owned()
-    } else {
-        format!("{us}us")
-    }
+    if us == 0 { "0s".to_owned() } else { format!("{us}us") }
 }
 
 /// The window of a limit: W, from 1 ms to 366 d, in microseconds.
@@ -116,24 +112,10 @@ mod tests {
     #[test]
     fn refuses_the_rest() {
         for bad in ["", "s", "10", "10 s", "-1s", "1.5s", "1w", "1mss", "1us"] {
-            assert_eq!(
-                Window::parse(bad.as_bytes()),
-                Err(DurationError::Syntax),
-                "{bad}"
-            );
+            assert_eq!(Window::parse(bad.as_bytes()), Err(DurationError::Syntax), "{bad}");
         }
-        for bad in [
-            "0ms",
-            "367d",
-            "8785h",
-            "1000000000001ms",
-            "99999999999999999999s",
-        ] {
-            assert_eq!(
-                Window::parse(bad.as_bytes()),
-                Err(DurationError::Range),
-                "{bad}"
-            );
+        for bad in ["0ms", "367d", "8785h", "1000000000001ms", "99999999999999999999s"] {
+            assert_eq!(Window::parse(bad.as_bytes()), Err(DurationError::Range), "{bad}");
         }
         assert!(Window::parse(b"366d").is_ok());
         assert!(Window::parse(b"1ms").is_ok());

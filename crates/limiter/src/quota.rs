@@ -58,11 +58,7 @@ impl Quota {
                 });
             }
         };
-        Ok(Self {
-            limit,
-            window,
-            burst,
-        })
+        Ok(Self { limit, window, burst })
     }
 }
 
@@ -75,8 +71,7 @@ mod tests {
         let limit = Limit::new(100).unwrap();
         let window = Window::parse(b"1m").unwrap();
         let given = Some(Burst::new(7).unwrap());
-        let quota =
-            |burst, rule| Quota::new(limit, window, burst, rule, "p").map(|q| q.burst.get());
+        let quota = |burst, rule| Quota::new(limit, window, burst, rule, "p").map(|q| q.burst.get());
         let one = Burst::new(1).unwrap();
         assert_eq!(quota(None, BurstRule::Limit), Ok(100));
         assert_eq!(quota(given, BurstRule::Limit), Ok(7));

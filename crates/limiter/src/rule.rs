@@ -116,21 +116,14 @@ impl TryFrom<RuleText> for Rule {
             ));
         }
         // The amount's own text starts with the name of the field in capitals; here the field is named already.
-        let amount = |e: crate::AmountError| {
-            format!(
-                "must be a whole number from {} to {}",
-                e.min,
-                crate::AMOUNT_MAX
-            )
-        };
+        let amount = |e: crate::AmountError| format!("must be a whole number from {} to {}", e.min, crate::AMOUNT_MAX);
         let limit = Limit::new(text.limit).map_err(|e| fail("limit", amount(e)))?;
         let burst = text
             .burst
             .map(Burst::new)
             .transpose()
             .map_err(|e| fail("burst", amount(e)))?;
-        let window =
-            Window::parse(text.window.as_bytes()).map_err(|e| fail("window", e.to_string()))?;
+        let window = Window::parse(text.window.as_bytes()).map_err(|e| fail("window", e.to_string()))?;
         Ok(Rule {
             id: text.id,
             limit,
@@ -158,14 +151,7 @@ impl From<Rule> for RuleText {
 impl Rule {
     /// The parameters of this rule's buckets, given what its policy says of BURST.
     pub fn quota(&self, burst_rule: BurstRule) -> Result<Quota, RuleError> {
-        Quota::new(
-            self.limit,
-            self.window,
-            self.burst,
-            burst_rule,
-            &self.policy,
-        )
-        .map_err(|_| RuleError::Field {
+        Quota::new(self.limit, self.window, self.burst, burst_rule, &self.policy).map_err(|_| RuleError::Field {
             id: self.id.clone(),
             field: "burst",
             reason: format!("is not taken by policy '{}'", self.policy),
@@ -246,25 +232,13 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let error = |json: &str| from_json(json).unwrap_err();
+        assert!(error(r#"{"id":"a","limit":1,"window":"1m","colour":1}"#).contains("unknown field `colour`"));
         assert!(
-            error(r#"{"id":"a","limit":1,"window":"1m","colour":1}"#)
-                .contains("unknown field `colour`")
+            error(r#"{"id":"a","limit":0,"window":"1m"}"#).contains("rule 'a': limit must be a whole number from 1")
         );
-        assert!(
-            error(r#"{"id":"a","limit":0,"window":"1m"}"#)
-                .contains("rule 'a': limit must be a whole number from 1")
-        );
-        assert!(
-            error(r#"{"id":"a","limit":1,"window":"0s"}"#)
-                .contains("rule 'a': window must be from 1ms to 366d")
-        );
-        assert!(
-            error(r#"{"id":"a b","limit":1,"window":"1s"}"#).contains("rule 'a b': id must be")
-        );
-        assert!(
-            error(r#"{"id":"a","limit":1,"window":"1s","burst":0}"#)
-                .contains("rule 'a': burst must be")
-        );
+        assert!(error(r#"{"id":"a","limit":1,"window":"0s"}"#).contains("rule 'a': window must be from 1ms to 366d"));
+        assert!(error(r#"{"id":"a b","limit":1,"window":"1s"}"#).contains("rule 'a b': id must be"));
+        assert!(error(r#"{"id":"a","limit":1,"window":"1s","burst":0}"#).contains("rule 'a': burst must be"));
         assert!(error(r#"{"id":"a","limit":-1,"window":"1s"}"#).contains("invalid value"));
         assert!(error(r#"{"id":"a","limit":1.5,"window":"1s"}"#).contains("invalid type"));
         assert!(error(r#"{"id":"a","window":"1s"}"#).contains("missing field `limit`"));
@@ -274,9 +248,7 @@ mod tests {
     fn sets_refuse_duplicates() {
         let rule = from_json(r#"{"id":"a","limit":1,"window":"1s"}"#).unwrap();
         assert_eq!(
-            RuleSet::new(vec![rule.clone(), rule.clone()])
-                .unwrap_err()
-                .to_string(),
+            RuleSet::new(vec![rule.clone(), rule.clone()]).unwrap_err().to_string(),
             "rule 'a' is defined twice"
         );
         let set = RuleSet::new(vec![rule]).unwrap();
