@@ -25,8 +25,8 @@ struct Arguments {
     /// Pipelines to run.
     #[arg(long, value_delimiter = ',', default_value = "1,32")]
     pipelines: Vec<usize>,
-    /// Key distributions to run.
-    #[arg(long, value_delimiter = ',', default_value = "uniform,zipf,single")]
+    /// Key distributions to run: uniform, zipf, single; all without.
+    #[arg(long, value_delimiter = ',')]
     keys: Vec<Keys>,
     /// Different keys of uniform and Zipf.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -35,13 +35,14 @@ struct Arguments {
     #[arg(long, default_value_t = 50)]
     connections: usize,
     /// Runs of each target; the median counts.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 5, default_value_if("quick", "true", "1"),
+          value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
     /// Seconds measured in a run.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, default_value_if("quick", "true", "1"))]
     seconds: f64,
     /// Seconds of the same load before that.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, default_value_if("quick", "true", "0.5"))]
     warm_up: f64,
     /// Limit 100 in this many seconds.
     #[arg(long, default_value_t = 60)]
@@ -95,11 +96,12 @@ struct Cell {
 fn main() -> ExitCode {
     echo::serve_if_asked();
     let mut arguments = Arguments::parse();
-    if arguments.quick {
-        arguments.runs = 1;
-        arguments.seconds = 1.0;
-        arguments.warm_up = 0.5;
-        arguments.keys = vec![Keys::Uniform];
+    if arguments.keys.is_empty() {
+        arguments.keys = if arguments.quick {
+            vec![Keys::Uniform]
+        } else {
+            vec![Keys::Uniform, Keys::Zipf, Keys::Single]
+        };
     }
     if arguments.targets.is_empty() {
         arguments.targets = Target::ALL.to_vec();

@@ -51,18 +51,19 @@ struct Arguments {
     #[arg(long, default_value_t = 50)]
     connections: usize,
     /// Runs of each target; the median counts.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 5, default_value_if("quick", "true", "1"),
+          value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
     /// Seconds measured in a run.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, default_value_if("quick", "true", "2"))]
     seconds: f64,
     /// Buckets to grow to and sweep; 0 leaves that out.
-    #[arg(long, default_value_t = 10_000_000)]
+    #[arg(long, default_value_t = 10_000_000, default_value_if("quick", "true", "1000000"))]
     grow: u32,
     /// New buckets a second while growing.
     #[arg(long, default_value_t = 250_000.0)]
     growth_rate: f64,
-    /// One run of two seconds, a tenth of the buckets: to see that it works.
+    /// One run of two seconds, a tenth of the buckets, unless set otherwise: to see that it works.
     #[arg(long)]
     quick: bool,
     /// The tollgate binary; without it, the workspace's release build is brought up to date.
@@ -78,12 +79,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     echo::serve_if_asked();
-    let mut arguments = Arguments::parse();
-    if arguments.quick {
-        arguments.runs = 1;
-        arguments.seconds = 2.0;
-        arguments.grow /= 10;
-    }
+    let arguments = Arguments::parse();
     match latency(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

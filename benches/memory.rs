@@ -38,12 +38,13 @@ struct Arguments {
     )]
     targets: Vec<Target>,
     /// Buckets.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1_000_000, default_value_if("quick", "true", "100000"),
+          value_parser = clap::value_parser!(u32).range(1..))]
     buckets: u32,
     /// Leave out the part in which buckets expire.
     #[arg(long)]
     no_expiry: bool,
-    /// A tenth of the buckets, none expire: to see that it works.
+    /// A tenth of the buckets unless set otherwise, none expire: to see that it works.
     #[arg(long)]
     quick: bool,
     /// The tollgate binary; without it, the workspace's release build is brought up to date.
@@ -61,7 +62,6 @@ fn main() -> ExitCode {
     echo::serve_if_asked();
     let mut arguments = Arguments::parse();
     if arguments.quick {
-        arguments.buckets /= 10;
         arguments.no_expiry = true;
     }
     arguments.targets.retain(|target| target.keeps_keys());

@@ -32,12 +32,13 @@ struct Arguments {
     #[arg(default_value = "")]
     filter: String,
     /// Runs; the median counts.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 5, default_value_if("quick", "true", "1"),
+          value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
     /// Operations a run.
-    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(32..))]
+    #[arg(long, default_value_t = 2_000_000, default_value_if("quick", "true", "100000"), value_parser = clap::value_parser!(u32).range(32..))]
     operations: u32,
-    /// One short run: to see that it works.
+    /// One short run unless set otherwise: to see that it works.
     #[arg(long)]
     quick: bool,
     /// What cargo says to every bench.
@@ -88,11 +89,7 @@ impl Report {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::parse();
-    if arguments.quick {
-        arguments.runs = 1;
-        arguments.operations = 100_000;
-    }
+    let arguments = Arguments::parse();
     let mut report = Report {
         arguments,
         rows: Vec::new(),

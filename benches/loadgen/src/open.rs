@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Requests without a reply, over all connections; more means that the rate is beyond the server.
-pub const OUTSTANDING_MAX: usize = 1 << 20;
+pub const OUTSTANDING_MAX: usize = 1 << 21;
 /// How long the replies to the last requests may take.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Bursts sent before replies are looked at again.
@@ -78,6 +78,8 @@ pub struct OpenLoop {
     poll: Poll,
     lanes: Vec<Lane>,
     sources: Vec<Source>,
+    /// Requests without a reply, over all lanes.
+    outstanding: usize,
     buffer: Vec<u8>,
 }
 
@@ -130,6 +132,7 @@ impl OpenLoop {
             poll,
             lanes,
             sources,
+            outstanding: 0,
             buffer: vec![0; READ_BYTES],
         })
     }
@@ -170,22 +173,17 @@ impl OpenLoop {
                 }
             }
             if all_sent {
-                let outstanding = self.outstanding();
-                if outstanding == 0 {
+                if self.outstanding == 0 {
                     return Ok(outcomes);
                 }
                 if started.elapsed() > duration + DRAIN_MAX {
                     return Err(Error::Silent {
                         seconds: DRAIN_MAX.as_secs(),
-                        outstanding: outstanding as u64,
+                        outstanding: self.outstanding as u64,
                     });
                 }
             }
         }
-    }
-
-    fn outstanding(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.waiting.len()).sum()
     }
 
     /// Sends what is due; true when nothing more will fall due in this run.
@@ -217,7 +215,8 @@ impl OpenLoop {
                 outcome
                     .send_lag_ns
                     .saturating_record_n(now_ns - due_ns, source.stream.burst as u64);
-                if lane.waiting.len() > OUTSTANDING_MAX / self.lanes.len() {
+                self.outstanding += source.stream.burst;
+                if self.outstanding > OUTSTANDING_MAX {
                     return Err(Error::Overrun(OUTSTANDING_MAX));
                 }
                 source.due_ns += source.gap_ns();
@@ -232,6 +231,7 @@ impl OpenLoop {
         let words = self.sources[lane.source].stream.template.words();
         let received = lane.connection.read(&mut self.buffer, words)?;
         let now_ns = started.elapsed().as_nanos() as u64;
+        self.outstanding = self.outstanding.saturating_sub(received.replies as usize);
         for _ in 0..received.replies {
             let due_ns = lane.waiting.pop_front().ok_or_else(|| Error::BadReply {
                 request: words.to_owned(),
