@@ -49,7 +49,6 @@ fn place(node: &Node, mut stream: std::net::TcpStream) {
         return;
     }
     let worker = node.place_connection();
-    counters.connection_accepted();
     if !node.order(worker, Control::Serve(stream)) {
         node.unplace_connection(worker);
     }

@@ -108,6 +108,7 @@ impl Worker {
         let session = Session::new(id, peer, local, self.node.clock.now_us(), &*self.node);
         let client = self.node.clients.add(self.index, &session);
         // Made here and not in the task: a task that is ended before it began would not drop what it was to make.
+        self.counters().connection_accepted();
         let gone = Gone {
             worker: Rc::clone(self),
             id,

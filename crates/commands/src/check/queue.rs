@@ -8,7 +8,7 @@ use super::reply::{Shown, decision, write};
 use super::{Order, Shape, Subject};
 use crate::shard::{Kept, Shard, Verdict};
 use crate::{CommandError, Env};
-use tollgate_protocol::Request;
+use tollgate_protocol::{Proto, Request};
 use tollgate_script::{Batch, MAX_BATCH, OpIx, ParamsId, PolicyId, Progress, StateIn, StateIx};
 use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Numbers, Place, Space, State};
 
@@ -16,6 +16,8 @@ use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Numbers, Place, Space, State};
 const SAME_KEY_SLOTS: usize = 2 * MAX_BATCH;
 /// Marks an empty slot of that table.
 const NOBODY: u8 = u8::MAX;
+/// Checks from which on the store is warmed before it is asked.
+const WARM_MIN: usize = 4;
 /// Key bytes that a queue keeps between turns; a huge key's memory is given back.
 const KEPT_KEY_BYTES: usize = 64 * 1024;
 
@@ -42,6 +44,8 @@ struct Pending {
     cost: u64,
     peek: bool,
     shape: Shape,
+    /// The protocol of the connection when the check came.
+    proto: Proto,
 }
 
 /// The bucket of one or more checks of a batch.
@@ -174,6 +178,7 @@ impl Shard {
             cost: order.cost,
             peek: order.peek,
             shape: order.shape,
+            proto: env.proto,
         });
         Ok(())
     }
@@ -215,7 +220,10 @@ impl Shard {
             })
             .collect();
         debug_assert_eq!(keys.len(), pending.len(), "a key of another shard");
-        self.store.warm(&keys);
+        // Overlapping the misses of a few keys gains less than another pass costs.
+        if keys.len() >= WARM_MIN {
+            self.store.warm(&keys);
+        }
         self.batch.clear();
         buckets.clear();
         asked.clear();
@@ -339,6 +347,7 @@ impl Shard {
     }
 
     fn answer(&mut self, env: &Env, check: &Pending, asked: &Asked, buckets: &[Bucket], out: &mut Vec<u8>) {
+        let env = &Env { proto: check.proto, ..*env };
         let (op, bucket) = match *asked {
             Asked::Op { op, bucket } => (op, &buckets[usize::from(bucket)]),
             Asked::OtherPolicy(live) => {

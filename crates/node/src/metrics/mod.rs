@@ -168,6 +168,11 @@ impl WorkerCounters {
         self.connections_opened.add(1);
     }
 
+    /// Connections that this worker has.
+    pub fn connections(&self) -> u64 {
+        self.connections_opened.get().saturating_sub(self.connections_closed.get())
+    }
+
     /// Counts a connection refused.
     pub fn connection_rejected(&self) {
         self.connections_rejected.add(1);
@@ -256,12 +261,6 @@ impl Metrics {
     /// The counters of all workers, to read.
     pub fn workers(&self) -> &[WorkerCounters] {
         &self.workers
-    }
-
-    /// Clients connected now.
-    pub fn connections(&self) -> u64 {
-        let opened = self.sum(|worker| &worker.connections_opened);
-        opened.saturating_sub(self.sum(|worker| &worker.connections_closed))
     }
 
     /// Time since the start.

@@ -98,7 +98,11 @@ impl Metrics {
     }
 
     fn render_connections(&self, text: &mut Exposition) {
-        text.single("tollgate_connections", Gauge, "Clients connected.", self.connections());
+        let name = "tollgate_connections";
+        text.family(name, Gauge, "Clients connected, by worker.");
+        for (worker, counters) in self.workers.iter().enumerate() {
+            text.sample(name, &[("worker", &worker.to_string())], counters.connections());
+        }
         text.single(
             "tollgate_connections_accepted_total",
             Counter,
@@ -266,7 +270,7 @@ mod tests {
             ("tollgate_shard_longest_stretch_seconds{shard=\"1\"}", 0.002),
             ("tollgate_buckets{shard=\"0\"}", 100.0),
             ("tollgate_buckets_dropped_total{reason=\"shed\"}", 9.0),
-            ("tollgate_connections", 7.0),
+            ("tollgate_connections{worker=\"0\"}", 4.0),
             ("tollgate_connections_accepted_total", 10.0),
             ("tollgate_limit_hit_total{limit=\"mailbox_batches\"}", 3.0),
             ("tollgate_limit_hit_total{limit=\"admin_connections\"}", 4.0),

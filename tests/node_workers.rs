@@ -1,0 +1,184 @@
+//! Workers: spread connections, one limit whichever worker is asked, bounded mailboxes, orderly ends.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tollgate_suite::{Client, Node, Value, encode_command};
+
+/// Waits until `condition` holds; the limit only catches hangs.
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn metric(node: &Node, line_start: &str) -> Option<f64> {
+    let body = node.http("GET", "/metrics", "").body;
+    body.lines()
+        .find(|line| line.starts_with(line_start))?
+        .rsplit(' ')
+        .next()?
+        .parse()
+        .ok()
+}
+
+#[test]
+fn one_key_has_one_bucket_whoever_is_asked() {
+    for workers in ["1", "2", "4"] {
+        let node = Node::start(&["--workers", workers]);
+        let listen = node.listen();
+        let started = Instant::now();
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                std::thread::spawn(move || {
+                    let mut client = Client::connect(listen);
+                    let commands = vec![["RL.CHECK", "one", "LIMIT", "500", "PER", "1h"]; 250];
+                    let commands: Vec<Vec<&str>> = commands.iter().map(|command| command.to_vec()).collect();
+                    client
+                        .pipeline(&commands)
+                        .iter()
+                        .filter(|reply| reply.items()[0].int() == 1)
+                        .count()
+                })
+            })
+            .collect();
+        let admitted: usize = threads.into_iter().map(|thread| thread.join().expect("a client")).sum();
+        let refilled = (started.elapsed().as_secs_f64() * 500.0 / 3600.0).ceil() as usize;
+        assert!(
+            (500..=500 + refilled).contains(&admitted),
+            "{admitted} admitted with {workers} workers"
+        );
+    }
+}
+
+#[test]
+fn connections_are_spread_even_if_there_are_only_two() {
+    let node = Node::start(&["--workers", "2"]);
+    let (mut a, mut b) = (node.client(), node.client());
+    for client in [&mut a, &mut b] {
+        assert_eq!(client.line("PING").text(), "PONG");
+    }
+    eventually("each worker has one of two connections", || {
+        (0..2).all(|worker| metric(&node, &format!("tollgate_connections{{worker=\"{worker}\"}}")) == Some(1.0))
+    });
+}
+
+#[test]
+fn a_full_mailbox_sheds_with_a_named_error() {
+    let node = Node::start(&[
+        "--workers",
+        "2",
+        "--set",
+        "limits.mailbox_batches=1",
+        "--set",
+        "limits.batch_commands=1",
+    ]);
+    let mut client = node.client();
+    // Each command to the other shard is a batch of its own, and they come faster than one at a time is taken.
+    let commands: Vec<Vec<String>> = (0..2_000)
+        .map(|i| {
+            format!("RL.CHECK k{i} LIMIT 5 PER 1h")
+                .split(' ')
+                .map(str::to_owned)
+                .collect()
+        })
+        .collect();
+    let replies = client.pipeline(&commands);
+    let shed = replies.iter().filter(|reply| reply.is_error()).count();
+    assert!(shed > 0, "2,000 commands at once fit into a mailbox of one batch");
+    for reply in &replies {
+        match reply {
+            Value::Error(text) => assert_eq!(text, "BUSY shard mailbox is full, try again"),
+            reply => assert_eq!(reply.items()[0].int(), 1),
+        }
+    }
+    assert_eq!(client.line("PING").text(), "PONG");
+    let hits = metric(&node, "tollgate_limit_hit_total{limit=\"mailbox_batches\"}");
+    assert!(hits.is_some_and(|hits| hits > 0.0), "{hits:?}");
+}
+
+#[test]
+fn connections_beyond_the_bound_are_told_so() {
+    let node = Node::start(&["--workers", "2", "--set", "limits.connections=3"]);
+    let mut kept: Vec<_> = (0..3).map(|_| node.client()).collect();
+    for client in &mut kept {
+        assert_eq!(client.line("PING").text(), "PONG");
+    }
+    let mut refused = node.client();
+    assert_eq!(refused.receive().error(), "ERR max number of clients reached");
+    assert!(refused.receive_to_end().is_empty());
+    kept.pop();
+    eventually("a place is free again", || !node.client().line("PING").is_error());
+}
+
+#[test]
+fn sigterm_answers_what_was_read_and_exits_0() {
+    for workers in ["1", "2"] {
+        let mut node = Node::start(&["--workers", workers]);
+        let mut busy = TcpStream::connect(node.listen()).expect("a connection");
+        let mut idle = node.client();
+        assert_eq!(idle.line("PING").text(), "PONG");
+        let request = encode_command(&["RL.CHECK", "k", "LIMIT", "1000000", "PER", "1h"]).repeat(5_000);
+        busy.write_all(&request).expect("sent");
+        // Once the first reply is here, the node has read at least a part of the pipeline.
+        let mut first = [0; 1];
+        busy.read_exact(&mut first).expect("a reply");
+        let status = node.stop();
+        assert_eq!(status.code(), Some(0));
+        let mut rest = Vec::new();
+        // The node may close with requests of ours unread, which resets the connection after the replies.
+        let _ = busy.read_to_end(&mut rest);
+        let whole = rest.ends_with(b"owner\r\n");
+        assert!(
+            whole || rest.is_empty(),
+            "the last reply is whole: {:?}",
+            String::from_utf8_lossy(&rest[rest.len().saturating_sub(40)..])
+        );
+        assert!(idle.receive_to_end().is_empty(), "idle connections are closed");
+    }
+}
+
+#[test]
+fn multi_key_commands_span_shards() {
+    let node = Node::start(&["--workers", "4"]);
+    let mut client = node.client();
+    for i in 0..40 {
+        assert_eq!(
+            client.line(&format!("RL.CHECK key{i} LIMIT 5 PER 1h")).items()[0].int(),
+            1
+        );
+    }
+    let keys: Vec<String> = (0..50).map(|i| format!("key{i}")).collect();
+    assert_eq!(client.line(&format!("EXISTS {}", keys.join(" "))).int(), 40);
+    assert_eq!(client.line("DBSIZE").int(), 40);
+    assert_eq!(client.line(&format!("DEL {}", keys[..20].join(" "))).int(), 20);
+    assert_eq!(client.line("DBSIZE").int(), 20);
+    assert_eq!(client.line("KEYS key*").items().len(), 20);
+    let mut seen = std::collections::BTreeSet::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let reply = client.line(&format!("SCAN {cursor} COUNT 3"));
+        cursor = reply.items()[0].text().to_owned();
+        seen.extend(reply.items()[1].items().iter().map(|key| key.text().to_owned()));
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 20);
+    // In one pipeline, each command sees what those before it did.
+    let commands: Vec<Vec<&str>> = [
+        "RL.CHECK a LIMIT 5 PER 1h",
+        "FLUSHALL",
+        "EXISTS a",
+        "RL.CHECK b LIMIT 5 PER 1h",
+        "DBSIZE",
+    ]
+    .iter()
+    .map(|line| line.split(' ').collect())
+    .collect();
+    let replies = client.pipeline(&commands);
+    assert_eq!(replies[2].int(), 0);
+    assert_eq!(replies[4].int(), 1);
+}
