@@ -52,7 +52,7 @@ impl Shard {
         let (latest_us, unit_us) = if bucket.pinned {
             (expiry_us, 0)
         } else {
-            let linger_us = self.expiry(0, ParamsId(bucket.params), None).to_us().unwrap_or(0);
+            let linger_us = self.linger_us(ParamsId(bucket.params));
             (expiry_us.saturating_sub(linger_us), EXPIRY_UNIT_US)
         };
         if clock_us >= latest_us {
@@ -243,7 +243,7 @@ pub(crate) fn persist(
         let full_at_us = shard.natural_end(&key)?;
         if let Some(place) = shard.store.find(&key) {
             let params = ParamsId(shard.store.bucket(place).params);
-            let expiry = shard.expiry(full_at_us, params, None);
+            let (expiry, _) = shard.expiry(full_at_us, params, None);
             shard.set_expiry(&key, expiry, false)?;
         }
     }

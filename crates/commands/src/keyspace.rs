@@ -12,7 +12,7 @@ pub use run::KeyspaceRun;
 use std::sync::Arc;
 
 /// Bytes of keys that one KEYS or SCAN collects before it fails or stops. How many keys, the node says.
-pub const KEYS_BYTES_MAX: usize = 256 << 20;
+pub const KEYS_BYTES_MAX: usize = 32 << 20;
 
 /// Entries that one step looks at.
 pub const STEP_ENTRIES_MAX: usize = 1024;

@@ -182,7 +182,7 @@ impl std::fmt::Debug for Shard {
 impl Shard {
     /// Compiles the policies and makes an empty store. Fails when a policy file or a rule is not acceptable.
     pub fn new(config: ShardConfig) -> Result<Self, ShardError> {
-        let policies = PolicyHost::new(&config.policies, config.policy_limits)?;
+        let mut policies = PolicyHost::new(&config.policies, config.policy_limits)?;
         let default_policy = policies
             .policy(DEFAULT_POLICY.as_bytes())
             .ok_or(ShardError::NoDefaultPolicy)?;
@@ -198,6 +198,16 @@ impl Shard {
                     policy: rule.policy.clone(),
                 })?;
             let quota = rule.quota(burst_rule(policies.info(policy)))?;
+            let params = policies
+                .intern(policy, params_of(quota))
+                .map_err(|e| ShardError::RuleLimits(e.max))?;
+            // A rule that its policy can never decide must not wait for its first check to say so.
+            policies
+                .probe(params, config.now_us as i64)
+                .map_err(|fault| ShardError::RuleFault {
+                    id: rule.id.clone(),
+                    reason: fault.fault.to_string(),
+                })?;
             shard_rules.push(ShardRule { policy, quota });
         }
         let stats = ShardStats {
@@ -265,6 +275,11 @@ impl Shard {
             }
             Err(_) if !queue.is_empty() => Step::FlushFirst,
             Err(error) => {
+                match error {
+                    CommandError::KeyTooLong(_) => self.stats.keys_too_long += 1,
+                    CommandError::TooManyLimits(_) => self.stats.too_many_limits += 1,
+                    _ => {}
+                }
                 error.write(out, env.proto);
                 queue.note_end(out.len());
                 Step::Done
@@ -319,10 +334,10 @@ impl Shard {
         {
             return Ok(last.id);
         }
-        let id = self.policies.intern(policy, params_of(quota)).map_err(|e| {
-            self.stats.too_many_limits += 1;
-            CommandError::TooManyLimits(e.max)
-        })?;
+        let id = self
+            .policies
+            .intern(policy, params_of(quota))
+            .map_err(|e| CommandError::TooManyLimits(e.max))?;
         self.policies.retain(id);
         if let Some(last) = self.last_params.replace(LastParams { policy, quota, id }) {
             self.policies.release(last.id);
@@ -332,11 +347,24 @@ impl Shard {
 
     /// When a bucket may be dropped: some time after it is full again, or later if the user said so. A bucket that is used all
     /// the time is often full for a moment; dropping it then would only make work.
-    pub(crate) fn expiry(&self, full_at_us: u64, params: ParamsId, pinned: Option<Expiry>) -> Expiry {
+    ///
+    /// The second value says whether it is what the user asked for: a bucket that is full only after that keeps no such mark.
+    pub(crate) fn expiry(&self, full_at_us: u64, params: ParamsId, pinned: Option<Expiry>) -> (Expiry, bool) {
+        if let Some(pinned) = pinned
+            && pinned > Expiry::from_us(full_at_us)
+        {
+            return (pinned, true);
+        }
+        (
+            Expiry::from_us(full_at_us.saturating_add(self.linger_us(params))),
+            false,
+        )
+    }
+
+    /// How long a bucket is kept once it is full again.
+    pub(crate) fn linger_us(&self, params: ParamsId) -> u64 {
         let (_, params) = self.policies.params(params);
-        let linger_us = params.window_us.min(LINGER_MAX_US).min(self.idle_us);
-        let natural = Expiry::from_us(full_at_us.saturating_add(linger_us));
-        pinned.map_or(natural, |pinned| pinned.max(natural))
+        params.window_us.min(LINGER_MAX_US).min(self.idle_us)
     }
 
     /// Stores the state of a bucket that is new or has changed its shape, keeping count of its parameters and of memory. A
@@ -357,9 +385,9 @@ impl Shard {
         if before.is_none() {
             self.make_room()?;
         }
-        let expiry = self.expiry(kept.full_at_us, kept.params, kept.pinned);
+        let (expiry, pinned) = self.expiry(kept.full_at_us, kept.params, kept.pinned);
         self.store
-            .put(key, kept.params.0, expiry, kept.pinned.is_some(), state)
+            .put(key, kept.params.0, expiry, pinned, state)
             .map_err(|e| CommandError::Other(e.to_string()))?;
         self.policies.retain(kept.params);
         if let Some(before) = before {
@@ -381,10 +409,12 @@ impl Shard {
 
     /// Makes room for one more entry, by the rule of the configuration.
     fn make_room(&mut self) -> Result<(), CommandError> {
+        /// Flushed entries freed for one new entry while there is no room.
+        const FREED_FOR_ONE: usize = 64;
         /// Entries looked at to find one that is cheap to lose, as Redis samples for its evictions.
         const SAMPLES: usize = 8;
         /// Entries dropped at most for one new one, so that lowering the bound cannot stall the shard.
-        const DROPS_MAX: usize = 16;
+        const DROPS_MAX: usize = 2;
         if self.max_memory_bytes == 0 {
             return Ok(());
         }
@@ -406,8 +436,12 @@ impl Shard {
                     self.stats.shed += 1;
                 }
                 None => {
-                    self.stats.out_of_memory += 1;
-                    return Err(CommandError::OutOfMemory);
+                    // What was flushed may still take memory.
+                    if self.trash.is_empty() {
+                        self.stats.out_of_memory += 1;
+                        return Err(CommandError::OutOfMemory);
+                    }
+                    self.free_trash(FREED_FOR_ONE);
                 }
             }
         }
@@ -455,6 +489,8 @@ impl Shard {
         let Self {
             store, policies, stats, ..
         } = self;
+        // Between commands nothing refers to parameters that are not retained.
+        policies.end_epoch();
         let progress = store.sweep(now_us, entries_max, &mut |dropped| {
             policies.release(ParamsId(dropped.bucket.params));
             stats.expired += 1;
@@ -513,6 +549,17 @@ pub enum ShardError {
         /// The policy it names.
         policy: String,
     },
+    /// A rule's policy cannot decide under the rule's limit.
+    #[error("rule '{id}': its policy cannot decide: {reason}")]
+    RuleFault {
+        /// The rule.
+        id: String,
+        /// What the policy says.
+        reason: String,
+    },
+    /// More different limits in the rules than a shard may intern.
+    #[error("the rules have more than {0} different limits (limits.interned_limits)")]
+    RuleLimits(usize),
     /// There is no default policy.
     #[error("there is no policy named '{DEFAULT_POLICY}'")]
     NoDefaultPolicy,

@@ -60,7 +60,7 @@ pub struct Spec {
     pub summary: &'static str,
     /// What it costs, in the terms of `COMMAND DOCS`.
     pub complexity: &'static str,
-    /// Its arguments, in the notation of [`crate::syntax`].
+    /// Its arguments, in the notation of `syntax.rs`.
     pub syntax: &'static str,
     /// How it runs. A command with subcommands is run itself only where it is not a [`Run::Container`].
     pub run: Run,

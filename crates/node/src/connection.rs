@@ -50,8 +50,21 @@ pub struct Connection {
     /// The start of a request whose rest has not come yet. Empty most of the time: then requests are scanned where they
     /// were read to.
     partial: Vec<u8>,
+    /// What it is doing, for its worker to see.
+    phase: Rc<Cell<Phase>>,
     /// Set when somebody wants the connection to end after its turn.
     leave: Rc<Cell<bool>>,
+}
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Waiting for requests. Ending it loses nothing.
+    Idle,
+    /// Running commands. It must get to the end of its turn.
+    Turn,
+    /// Waiting for the client to take its replies. Everything has been run; ending it loses the replies.
+    Writing,
 }
 
 /// Serves a connection until it ends.
@@ -60,7 +73,7 @@ pub async fn serve(
     stream: TcpStream,
     client: Arc<Client>,
     session: Session,
-    busy: Rc<Cell<bool>>,
+    phase: Rc<Cell<Phase>>,
     leave: Rc<Cell<bool>>,
 ) {
     let mut scanner = Scanner::new(worker.node.scan_limits);
@@ -72,10 +85,11 @@ pub async fn serve(
         session,
         scanner,
         partial: Vec::new(),
+        phase,
         leave,
     };
     let end = loop {
-        busy.set(false);
+        connection.phase.set(Phase::Idle);
         if connection.leave.get() {
             break End::Asked;
         }
@@ -83,11 +97,17 @@ pub async fn serve(
             Ok(buffers) => buffers,
             Err(end) => break end,
         };
-        busy.set(true);
+        connection.phase.set(Phase::Turn);
         let turned = connection.turn(&mut buffers).await;
+        let full = buffers.filled == buffers.input.len();
         connection.worker.return_buffers(buffers);
         if let Err(end) = turned {
             break end;
+        }
+        if full {
+            // There is more to read at once. Others first, whatever the runtime would allow this task.
+            connection.phase.set(Phase::Idle);
+            tokio::task::yield_now().await;
         }
     };
     tracing::trace!(event = "connection_ended", id = connection.client.id, why = ?end);
@@ -95,7 +115,7 @@ pub async fn serve(
 
 impl Connection {
     /// Waits for bytes. Buffers are taken only when there are some, so an idle connection holds none.
-    async fn read(&mut self) -> Result<TurnBuffers, End> {
+    async fn read(&mut self) -> Result<Box<TurnBuffers>, End> {
         let Self { worker, stream, .. } = self;
         poll_fn(|cx| {
             let mut buffers = worker.take_buffers();
@@ -155,6 +175,7 @@ impl Connection {
         if buffers.was_alone() {
             stretch.end(counters);
         }
+        self.phase.set(Phase::Writing);
         let written = write_all(&worker, &mut self.stream, &mut buffers.out).await;
         counters.turn(commands, started.elapsed());
         written.and(end)
@@ -184,9 +205,12 @@ impl Connection {
                     self.scanner.set_authenticated(self.session.authenticated);
                     if turn.is_large() {
                         turn.finish(&self.session).await;
+                        self.phase.set(Phase::Writing);
                         if let Err(end) = write_all(&self.worker, &mut self.stream, turn.out()).await {
                             break Err(end);
                         }
+                        self.phase.set(Phase::Turn);
+                        turn.refresh_clock();
                     }
                 }
                 Ok(Progress::Empty { consumed: length }) => consumed += length,

@@ -10,6 +10,9 @@ use tollgate_commands::{CommandError, Env, KeyspaceAnswer, KeyspaceCommand, Keys
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::slot_of;
 
+/// Keys of one command that are worked on at a stretch; a command with more goes on after others had their chance.
+pub const KEYS_AT_ONCE: usize = 256;
+
 /// Runs a command over all keys and writes its reply.
 pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, request: Request<'_>, out: &mut Vec<u8>) {
     let node = &worker.node;
@@ -83,8 +86,27 @@ pub async fn run_each_key(
     request: Request<'_>,
     out: &mut Vec<u8>,
 ) {
-    let mut by_owner: Vec<Vec<&[u8]>> = vec![vec![request.arg(0)]; worker.node.workers()];
-    for key in request.iter().skip(1) {
+    let keys: Vec<&[u8]> = request.iter().skip(1).collect();
+    let mut sum = 0;
+    for keys in keys.chunks(KEYS_AT_ONCE) {
+        match run_some_keys(worker, env, spec, request.arg(0), keys).await {
+            Ok(count) => sum += count,
+            Err(error) => return out.extend_from_slice(&error),
+        }
+    }
+    ReplyWriter::new(out, env.proto).int(sum);
+}
+
+/// Runs such a command for a few keys. The error is a whole reply.
+async fn run_some_keys(
+    worker: &Rc<Worker>,
+    env: &Env,
+    spec: &'static Spec,
+    name: &[u8],
+    keys: &[&[u8]],
+) -> Result<i64, Vec<u8>> {
+    let mut by_owner: Vec<Vec<&[u8]>> = vec![vec![name]; worker.node.workers()];
+    for key in keys {
         by_owner[worker.node.owner(slot_of(key))].push(key);
     }
     let mut waiting = Vec::new();
@@ -111,8 +133,8 @@ pub async fn run_each_key(
         }
     }
     match failed {
-        Some(error) => out.extend_from_slice(&error),
-        None => ReplyWriter::new(out, env.proto).int(sum),
+        Some(error) => Err(error),
+        None => Ok(sum),
     }
 }
 

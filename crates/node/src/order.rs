@@ -11,8 +11,7 @@ enum Origin {
     Batch { batch: u32, index: u32 },
 }
 
-/// The origins of a turn's replies. Nothing is recorded until a command goes to another shard: a turn without such commands
-/// has its replies in order as they are.
+/// The origins of the replies of a segment of a turn, on a node with several workers.
 #[derive(Debug, Default)]
 pub struct Order {
     origins: Vec<Origin>,
@@ -38,8 +37,8 @@ impl Order {
         self.origins.clear();
     }
 
-    /// Writes the replies in order: `local` are the local ones with their ends, `batches` those of each batch, `None` for
-    /// a batch that was lost, whose commands all answer `lost`.
+    /// Writes the replies in order: `local` are the local ones with their ends, `batches` those of each batch, an error for
+    /// a batch that was lost, which is the answer to all its commands.
     pub fn splice(&self, local: &[u8], local_ends: &[u32], batches: &[Result<Replies, Lost>], out: &mut Vec<u8>) {
         let mut ends = local_ends.iter().map(|&end| end as usize);
         let mut start = 0;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tollgate_commands::{About, PolicyLabel, ShardConfig};
 use tollgate_limiter::RuleSet;
@@ -30,6 +30,18 @@ pub enum ServeError {
         address: SocketAddr,
         /// What the system says.
         source: std::io::Error,
+    },
+    /// The memory bound is below what shards need before they hold anything.
+    #[error(
+        "storage.max_memory_bytes = {bytes} is too little for {workers} workers: at least {least_bytes}, or 0 for no bound"
+    )]
+    LittleMemory {
+        /// The bound.
+        bytes: u64,
+        /// How many workers share it.
+        workers: usize,
+        /// The least that is acceptable.
+        least_bytes: u64,
     },
     /// A policy file is not acceptable.
     #[error(transparent)]
@@ -66,6 +78,14 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let listener = listen(&config)?;
     let listen = listener.local_addr()?;
     let workers = config.worker_count();
+    let least_bytes = (workers * MEMORY_MIN_BYTES) as u64;
+    if (1..least_bytes).contains(&config.storage.max_memory_bytes) {
+        return Err(ServeError::LittleMemory {
+            bytes: config.storage.max_memory_bytes,
+            workers,
+            least_bytes,
+        });
+    }
     let (outboxes, inboxes) = channels(&config, workers);
     let clock = NodeClock::start();
     let names = policies.iter().map(|policy| policy.name.clone()).collect();
@@ -87,11 +107,13 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let admin = crate::admin_thread::bind(&node.config)?;
     let threads = start_workers(&node, inboxes, listener, &sources, policy_limits, &rules)?;
     let readiness = Arc::new(Readiness::default());
+    // Before the node says that it is ready: who waits for that may send a signal at once.
+    let signals = Signals::listen()?;
     let admin_address = admin.address;
     let admin = admin.start(&node, &readiness)?;
     announce(&node, admin_address)?;
     readiness.ready();
-    let served = wait_for_signal(&node, &readiness, &threads);
+    let served = wait_for_signal(signals, &node, &readiness, &threads);
     admin.stop();
     stop(&node, threads)?;
     served
@@ -270,15 +292,46 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
+/// The least memory bound of a shard: its tables take a third of that before there is a bucket.
+const MEMORY_MIN_BYTES: usize = 4 << 20;
+
 /// How often the main thread looks whether the workers are alive.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The signals that stop a node, and the main thread's runtime, which they need.
+struct Signals {
+    runtime: tokio::runtime::Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        drop(entered);
+        Ok(Self {
+            runtime,
+            terminate,
+            interrupt,
+        })
+    }
+}
+
 /// Waits for the signal that stops the node.
-fn wait_for_signal(node: &Node, readiness: &Readiness, threads: &[JoinHandle<()>]) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn wait_for_signal(
+    signals: Signals,
+    node: &Node,
+    readiness: &Readiness,
+    threads: &[JoinHandle<()>],
+) -> Result<(), ServeError> {
+    let Signals {
+        runtime,
+        mut terminate,
+        mut interrupt,
+    } = signals;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
         let mut watch = tokio::time::interval(WATCH_INTERVAL);
         let watched = async {
             loop {

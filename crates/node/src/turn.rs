@@ -6,6 +6,7 @@ use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
 use crate::worker::Worker;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tollgate_commands::{CheckQueue, CommandError, ConnectionCall, Env, Run, Session, Spec, Step};
 use tollgate_protocol::Request;
@@ -15,6 +16,8 @@ use tollgate_store::slot_of;
 const READ_BYTES: usize = 64 * 1024;
 /// Bytes of replies after which a turn sends what it has before it goes on.
 const LARGE_OUT_BYTES: usize = 1 << 20;
+/// How long a turn may run commands that are not batched before others get their chance.
+pub const SLICE: Duration = Duration::from_micros(300);
 /// Bytes of replies that pooled buffers keep room for.
 const KEPT_OUT_BYTES: usize = 256 * 1024;
 
@@ -100,6 +103,8 @@ pub struct Turn<'a> {
     now_us: u64,
     /// Whether this worker is the only one.
     alone: bool,
+    /// When this worker last had the chance to do something else.
+    slice_started: Instant,
 }
 
 impl<'a> Turn<'a> {
@@ -113,7 +118,13 @@ impl<'a> Turn<'a> {
             buffers,
             now_us,
             alone,
+            slice_started: Instant::now(),
         }
+    }
+
+    /// Reads the clock again, after a wait that was not short.
+    pub fn refresh_clock(&mut self) {
+        self.now_us = self.worker.node.clock.now_us();
     }
 
     /// The replies of finished segments.
@@ -153,6 +164,11 @@ impl<'a> Turn<'a> {
                 }
             }
             Run::EachKey(_) => match self.owner_of_all(request) {
+                _ if request.len() > keyspace::KEYS_AT_ONCE => {
+                    self.finish(session).await;
+                    keyspace::run_each_key(self.worker, &env, spec, request, &mut self.buffers.out).await;
+                    self.refresh_clock();
+                }
                 Some(owner) if owner == self.worker.index => self.run_here(&env, spec, request).await,
                 Some(owner) => self.send_later(owner, &env, spec, request),
                 None => {
@@ -183,6 +199,7 @@ impl<'a> Turn<'a> {
             Run::Keyspace(command) => {
                 self.finish(session).await;
                 keyspace::run(self.worker, &env, command, request, &mut self.buffers.out).await;
+                self.refresh_clock();
             }
         }
     }
@@ -208,6 +225,12 @@ impl<'a> Turn<'a> {
                 Step::FlushFirst => self.flush(env).await,
             }
         }
+        // What was queued costs nothing yet; anything else may have asked a slow policy.
+        if self.buffers.queue.is_empty() && self.slice_started.elapsed() >= SLICE {
+            self.buffers.unbroken = false;
+            tokio::task::yield_now().await;
+            self.slice_started = Instant::now();
+        }
         if !self.alone {
             self.buffers.order.local(1);
         }
@@ -230,8 +253,14 @@ impl<'a> Turn<'a> {
 
     fn send(&mut self, owner: usize) {
         let batch = std::mem::take(&mut self.buffers.outgoing[owner]);
+        let commands = batch.len() as u64;
         self.buffers.sent[self.buffers.numbers[owner]] = match self.worker.node.post_batch(owner, batch) {
-            Ok(replies) => Sent::Waiting(replies),
+            Ok(replies) => {
+                let counters = self.worker.counters();
+                counters.forwarded_batches.add(1);
+                counters.forwarded_commands.add(commands);
+                Sent::Waiting(replies)
+            }
             Err(lost) => {
                 if lost == Lost::MailboxFull {
                     self.worker.counters().limit_hit(Bound::MailboxBatches);

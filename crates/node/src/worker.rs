@@ -1,10 +1,11 @@
 //! A worker: one thread with its connections, its shard, its mailbox and the runtime that turns them.
 
-use crate::connection::{self, TurnBuffers};
+use crate::connection::{self, Phase, TurnBuffers};
 use crate::metrics::WorkerCounters;
 use crate::node::Node;
 use crate::remote::{Batch, Job, Replies};
 use crate::stretch::Stretch;
+use crate::turn::SLICE;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -31,8 +32,8 @@ pub enum Control {
 #[derive(Debug)]
 struct Tracked {
     task: AbortHandle,
-    /// Whether it is in the middle of a turn. An idle one can be ended at once.
-    busy: Rc<Cell<bool>>,
+    /// What it is doing.
+    phase: Rc<Cell<Phase>>,
     /// Set to end it after the turn.
     leave: Rc<Cell<bool>>,
 }
@@ -48,9 +49,10 @@ pub struct Worker {
     pub shard: RefCell<Shard>,
     /// Wall time minus node clock, refreshed now and then.
     pub wall_offset_us: Cell<i64>,
-    buffers: RefCell<Vec<TurnBuffers>>,
+    // Boxed: they are large, and change hands several times a turn.
+    #[expect(clippy::vec_box, reason = "moved out and in as boxes")]
+    buffers: RefCell<Vec<Box<TurnBuffers>>>,
     tracked: RefCell<HashMap<u64, Tracked>>,
-    draining: Cell<bool>,
 }
 
 /// Buffers of turns that a worker keeps for the next ones: more only exist while turns wait for other shards or for slow clients.
@@ -63,15 +65,15 @@ impl Worker {
     }
 
     /// Buffers for a turn.
-    pub fn take_buffers(&self) -> TurnBuffers {
+    pub fn take_buffers(&self) -> Box<TurnBuffers> {
         self.buffers
             .borrow_mut()
             .pop()
-            .unwrap_or_else(|| TurnBuffers::new(self.node.workers()))
+            .unwrap_or_else(|| Box::new(TurnBuffers::new(self.node.workers())))
     }
 
     /// Gives the buffers of a finished turn back.
-    pub fn return_buffers(&self, mut buffers: TurnBuffers) {
+    pub fn return_buffers(&self, mut buffers: Box<TurnBuffers>) {
         let mut pool = self.buffers.borrow_mut();
         if pool.len() < POOLED_BUFFERS {
             buffers.reset();
@@ -103,6 +105,8 @@ impl Worker {
     fn serve(self: &Rc<Self>, stream: std::net::TcpStream) -> std::io::Result<()> {
         let stream = TcpStream::from_std(stream)?;
         stream.set_nodelay(true)?;
+        // A peer that is gone without a word must not keep its place for ever.
+        socket2::SockRef::from(&stream).set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))?;
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         let id = self.node.clients.next_id();
         let session = Session::new(id, peer, local, self.node.clock.now_us(), &*self.node);
@@ -113,30 +117,32 @@ impl Worker {
             worker: Rc::clone(self),
             id,
         };
-        let (busy, leave) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(self.draining.get())));
+        let (phase, leave) = (Rc::new(Cell::new(Phase::Idle)), Rc::new(Cell::new(false)));
         let task = {
-            let (worker, busy, leave) = (Rc::clone(self), Rc::clone(&busy), Rc::clone(&leave));
+            let (worker, phase, leave) = (Rc::clone(self), Rc::clone(&phase), Rc::clone(&leave));
             tokio::task::spawn_local(async move {
                 let _gone = gone;
-                connection::serve(worker, stream, client, session, busy, leave).await;
+                connection::serve(worker, stream, client, session, phase, leave).await;
             })
         };
         self.tracked.borrow_mut().insert(
             id,
             Tracked {
                 task: task.abort_handle(),
-                busy,
+                phase,
                 leave,
             },
         );
         Ok(())
     }
 
-    fn end(tracked: &Tracked) {
-        if tracked.busy.get() {
-            tracked.leave.set(true)
-        } else {
-            tracked.task.abort()
+    /// Ends a connection, in the middle of a turn at its end. While it waits for its client to take replies, `at_once` says
+    /// whether they are given up.
+    fn end(tracked: &Tracked, at_once: bool) {
+        match tracked.phase.get() {
+            Phase::Idle => tracked.task.abort(),
+            Phase::Writing if at_once => tracked.task.abort(),
+            Phase::Turn | Phase::Writing => tracked.leave.set(true),
         }
     }
 
@@ -150,6 +156,7 @@ impl Worker {
         };
         queue.start(true);
         let mut yielded = false;
+        let mut slice_started = stretch.started();
         let mut last = None;
         for (spec, db, proto, request) in batch.iter() {
             let env = self.env(now_us, db, proto);
@@ -161,7 +168,14 @@ impl Worker {
                     .borrow_mut()
                     .run(&env, queue, spec, request, &mut replies.bytes);
                 match step {
-                    Step::Done => break,
+                    Step::Done => {
+                        if queue.is_empty() && slice_started.elapsed() >= SLICE {
+                            yielded = true;
+                            tokio::task::yield_now().await;
+                            slice_started = Instant::now();
+                        }
+                        break;
+                    }
                     Step::FlushFirst => yielded |= self.flush(&env, queue, &mut replies.bytes).await,
                 }
             }
@@ -225,13 +239,21 @@ impl Worker {
             loop {
                 published = Instant::now();
                 crate::publish::publish(&self);
-                self.wall_offset_us.set(self.node.clock.wall_offset_us());
+                self.follow_wall_clock();
                 let left = pass_interval.saturating_sub(pass_started.elapsed());
                 if left.is_zero() {
                     break;
                 }
                 tokio::time::sleep(left.min(PUBLISH_INTERVAL)).await;
             }
+        }
+    }
+
+    /// Follows the wall clock, but not its jitter: times in replies that mean the same instant are the same.
+    fn follow_wall_clock(&self) {
+        let offset_us = self.node.clock.wall_offset_us();
+        if offset_us.abs_diff(self.wall_offset_us.get()) > WALL_JITTER_US {
+            self.wall_offset_us.set(offset_us);
         }
     }
 
@@ -260,12 +282,14 @@ impl Worker {
                 }
                 Control::Kill(id) => {
                     if let Some(tracked) = self.tracked.borrow().get(&id) {
-                        Self::end(tracked);
+                        Self::end(tracked, true);
                     }
                 }
                 Control::Drain => {
-                    self.draining.set(true);
-                    self.tracked.borrow().values().for_each(Self::end);
+                    self.tracked
+                        .borrow()
+                        .values()
+                        .for_each(|tracked| Self::end(tracked, false));
                     while !self.tracked.borrow().is_empty() {
                         tokio::time::sleep(DRAIN_POLL).await;
                     }
@@ -281,9 +305,14 @@ impl Worker {
     }
 }
 
+/// Silence after which a client's machine is asked whether it is still there, as Redis does.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+
 /// How often a draining worker looks whether it, or the others, are done.
 const DRAIN_POLL: Duration = Duration::from_millis(1);
 
+/// What the wall clock and the node's may differ by before times in replies follow the wall clock.
+const WALL_JITTER_US: u64 = 1_500;
 /// Entries that a step of the sweep looks at between two looks at the clock.
 const TIDY_ENTRIES: usize = 128;
 /// How many times as long as a step of the sweep the worker does other things before the next.
@@ -337,12 +366,11 @@ pub fn run(
     };
     let worker = Rc::new(Worker {
         index,
-        wall_offset_us: Cell::new(node.clock.wall_offset_us()),
+        wall_offset_us: Cell::new(0),
         node,
         shard: RefCell::new(shard),
         buffers: RefCell::default(),
         tracked: RefCell::default(),
-        draining: Cell::new(false),
     });
     LocalSet::new().block_on(&runtime, async move {
         tokio::task::spawn_local(Rc::clone(&worker).run_mailbox(inbox.mailbox));

@@ -228,6 +228,12 @@ impl PolicyHost {
         a == b || self.info(a).name == self.info(b).name
     }
 
+    /// Says that nothing refers to parameters which are not retained. A host whose batches do not run, because all is decided
+    /// one by one, must be told so now and then; else it runs out of parameters.
+    pub fn end_epoch(&mut self) {
+        self.interner.next_epoch();
+    }
+
     /// Runs the operations of the batch that have no outcome yet. An operation whose policy fails has that fault as its
     /// outcome and leaves its state as it was; the others go on.
     ///

@@ -124,12 +124,15 @@ impl Shard {
     pub(crate) fn decide_alone(&mut self, env: &Env, order: &Order, key: &[u8]) -> Result<Shown, CommandError> {
         let key = self.bucket_key(order.space(env.db), key)?;
         let params = self.intern(order.policy, order.quota)?;
-        let live = self.live(&key);
-        if let Some(live) = &live
-            && !self.policies.same_policy(live.params, params)
+        let mut live = self.live(&key);
+        if let Some(other) = &live
+            && !self.policies.same_policy(other.params, params)
         {
-            self.stats.count(order.policy, Verdict::Error);
-            return Err(self.other_policy(live.params, order.policy));
+            if !self.remove_if_full(env, &key) {
+                self.stats.count(order.policy, Verdict::Error);
+                return Err(self.other_policy(other.params, order.policy));
+            }
+            live = None;
         }
         let (clock_us, clock_offset_us) = self.slot_clock(env, &key);
         let checked = self.policies.check_one(
@@ -185,6 +188,11 @@ impl Shard {
         self.store_state(key, kept, state.store())
     }
 
+    /// Removes a bucket that is full by now and that nobody asked to keep. `false` if it has to stay.
+    pub(crate) fn remove_if_full(&mut self, env: &Env, key: &Key<'_>) -> bool {
+        self.present(env.now_us, key).is_none() && self.remove_bucket(key)
+    }
+
     /// The bucket that a command with an optional `RULE id` at `at` means: its space, and the rule's policy and parameters.
     fn subject(
         &self,
@@ -225,7 +233,7 @@ impl Shard {
         let full_at_us = self.full_at_us(&live).unwrap_or(u64::MAX);
         let (clock_us, _) = self.slot_clock(env, key);
         self.remove_bucket(key);
-        Ok(full_at_us > clock_us || live.pinned.is_some())
+        Ok(full_at_us > clock_us || live.pinned.is_some_and(|pinned| pinned > Expiry::from_us(clock_us)))
     }
 }
 
@@ -241,6 +249,8 @@ pub(crate) fn rl_refund(
         .map_err(|e| CommandError::Amount(tollgate_limiter::AmountError { field: "amount", ..e }))?;
     let (space, rule) = shard.subject(env, request, 3)?;
     let key = shard.bucket_key(space, request.arg(1))?;
+    // A bucket that is full by now is as if it were not there, whether it has been swept or not.
+    shard.remove_if_full(env, &key);
     let live = shard.live(&key);
     let (clock_us, clock_offset_us) = shard.slot_clock(env, &key);
     let (policy, params) = match (rule, &live) {

@@ -240,7 +240,9 @@ impl Shard {
             let bucket = match find_bucket(same_key, &keys, buckets, key) {
                 Ok(bucket) => bucket,
                 Err(slot) => {
-                    let bucket = self.load_bucket(env, index as u8, check, key);
+                    let Some(bucket) = self.load_bucket(env, index as u8, check, key) else {
+                        break;
+                    };
                     same_key[slot] = buckets.len() as u8;
                     buckets.push(bucket);
                     (buckets.len() - 1) as u8
@@ -273,11 +275,24 @@ impl Shard {
         (decided, progress)
     }
 
-    /// Looks a bucket up and puts its state into the batch.
-    fn load_bucket(&mut self, env: &Env, first: u8, check: &Pending, key: &Key<'_>) -> Bucket {
+    /// Looks a bucket up and puts its state into the batch. `None` if that has to wait until the earlier checks are decided.
+    fn load_bucket(&mut self, env: &Env, first: u8, check: &Pending, key: &Key<'_>) -> Option<Bucket> {
         let clock_offset_us = self.store.slot(key.slot()).map_or(0, |slot| slot.clock_offset_us);
         let clock_us = env.now_us.saturating_add_signed(clock_offset_us);
-        let place = self.store.find(key);
+        let mut place = self.store.find(key);
+        if let Some(found) = place
+            && !self
+                .policies
+                .same_policy(ParamsId(self.store.bucket(found).params), check.params)
+        {
+            // A bucket of another policy that is full by now is as if it were not there; but removing it invalidates places.
+            if first > 0 {
+                return None;
+            }
+            if self.remove_if_full(env, key) {
+                place = None;
+            }
+        }
         let (params, pinned, state) = match place {
             None => (check.params, None, self.batch.state(StateIn::NEW)),
             Some(place) => {
@@ -294,7 +309,7 @@ impl Shard {
                 (params, stored.pinned.then_some(stored.expiry), state)
             }
         };
-        Bucket {
+        Some(Bucket {
             first,
             params,
             state,
@@ -304,7 +319,13 @@ impl Shard {
             clock_offset_us,
             full_at_us: None,
             refused: false,
-        }
+        })
+    }
+
+    /// Whether a bucket is stored just so.
+    fn is_stored(&self, place: Place, params: ParamsId, fields: &[f64]) -> bool {
+        let stored = self.store.bucket(place);
+        stored.params == params.0 && matches!(&stored.state, State::Numbers(numbers) if numbers[..] == *fields)
     }
 
     /// Stores the changed states: what stays in place first, since an insert invalidates places.
@@ -316,11 +337,17 @@ impl Shard {
             if !after.changed {
                 continue;
             }
-            let expiry = self.expiry(full_at_us, after.params, bucket.pinned);
-            let in_place = bucket.place.is_some_and(|place| {
-                self.store
-                    .update(place, after.params.0, expiry, bucket.pinned.is_some(), after.fields())
-            });
+            let (expiry, pinned) = self.expiry(full_at_us, after.params, bucket.pinned);
+            if bucket
+                .place
+                .is_some_and(|place| self.is_stored(place, after.params, after.fields()))
+            {
+                // A denial leaves most states as they are: nothing to write, and nothing to replicate.
+                continue;
+            }
+            let in_place = bucket
+                .place
+                .is_some_and(|place| self.store.update(place, after.params.0, expiry, pinned, after.fields()));
             if !in_place {
                 moving.push(index as u8);
             } else if after.params != bucket.params {
@@ -347,7 +374,10 @@ impl Shard {
     }
 
     fn answer(&mut self, env: &Env, check: &Pending, asked: &Asked, buckets: &[Bucket], out: &mut Vec<u8>) {
-        let env = &Env { proto: check.proto, ..*env };
+        let env = &Env {
+            proto: check.proto,
+            ..*env
+        };
         let (op, bucket) = match *asked {
             Asked::Op { op, bucket } => (op, &buckets[usize::from(bucket)]),
             Asked::OtherPolicy(live) => {

@@ -13,6 +13,9 @@ const SCANS_PER_STEP: usize = SLOTS as usize / SCAN_SLOTS_PER_STEP;
 /// Random entries that are looked at for one that exists before entries are looked at in order.
 const RANDOM_TRIES: usize = 64;
 
+/// Flushed keyspaces that wait to be freed before a flush frees some itself.
+const TRASH_MAX: usize = 4;
+
 impl Shard {
     /// Does one bounded step. `now_us` is the node's clock.
     pub fn keyspace(&mut self, op: &KeyspaceOp, now_us: u64) -> KeyspaceAnswer {
@@ -20,7 +23,13 @@ impl Shard {
             KeyspaceOp::Len { db } => KeyspaceAnswer::Len(self.store.len(Keyspace::Db(*db))),
             KeyspaceOp::Flush { db } => {
                 let trash = self.store.flush(db.map(Keyspace::Db));
-                self.trash.push(trash);
+                if trash.bytes() > 0 {
+                    self.trash.push(trash);
+                }
+                if self.trash.len() > TRASH_MAX {
+                    // Who flushes faster than memory is freed pays for it.
+                    self.free_trash(STEP_ENTRIES_MAX);
+                }
                 KeyspaceAnswer::Flushed
             }
             KeyspaceOp::Free => KeyspaceAnswer::Freed {

@@ -170,7 +170,9 @@ impl WorkerCounters {
 
     /// Connections that this worker has.
     pub fn connections(&self) -> u64 {
-        self.connections_opened.get().saturating_sub(self.connections_closed.get())
+        self.connections_opened
+            .get()
+            .saturating_sub(self.connections_closed.get())
     }
 
     /// Counts a connection refused.
