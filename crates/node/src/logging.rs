@@ -1,10 +1,9 @@
 //! Structured log lines on standard error.
 
-use crate::config::{Log, LogFormat};
+use crate::config::{Log, LogFormat, parse_log_filter};
 use std::io;
 use thiserror::Error;
 use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The environment variable that takes the place of `log.level`, as in other programs.
@@ -14,13 +13,11 @@ pub const VARIABLE_LEVEL: &str = "RUST_LOG";
 #[derive(Debug, Error)]
 pub enum LoggingError {
     /// The filter does not parse.
-    #[error("{place} {filter:?} is no log level or filter: {reason}")]
+    #[error("{place} {reason}")]
     Filter {
         /// `log.level` or `RUST_LOG`.
         place: &'static str,
-        /// What was written.
-        filter: String,
-        /// What is wrong.
+        /// What it must be and what it is.
         reason: String,
     },
     /// The process logs already.
@@ -50,13 +47,7 @@ where
         Some(filter) => (VARIABLE_LEVEL, filter),
         None => ("log.level", config.level.as_str()),
     };
-    let filter = EnvFilter::builder()
-        .parse(filter)
-        .map_err(|error| LoggingError::Filter {
-            place,
-            filter: filter.to_owned(),
-            reason: error.to_string(),
-        })?;
+    let filter = parse_log_filter(filter).map_err(|reason| LoggingError::Filter { place, reason })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     Ok(match config.format {
         LogFormat::Text => Box::new(builder.with_ansi(false).finish()),
@@ -127,19 +118,19 @@ mod tests {
 
     #[test]
     fn a_broken_filter_is_named() {
-        let config = Log {
-            level: "tollgate=loud".to_owned(),
-            format: LogFormat::Text,
+        let error = |level: &str, variable| {
+            let config = Log {
+                level: level.to_owned(),
+                format: LogFormat::Text,
+            };
+            subscriber(&config, variable, io::stderr).err().unwrap().to_string()
         };
-        let error = subscriber(&config, None, io::stderr).err().unwrap().to_string();
+        assert!(error("tollgate=loud", None).starts_with("log.level must be error, warn, "));
+        let text = error("info", Some("warning"));
         assert!(
-            error.starts_with("log.level \"tollgate=loud\" is no log level or filter: "),
-            "{error}"
+            text.starts_with("RUST_LOG must be error, warn, ")
+                && text.ends_with(", not \"warning\"; did you mean 'warn'?"),
+            "{text}"
         );
-        let error = subscriber(&config, Some("a=b=c"), io::stderr)
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(error.starts_with("RUST_LOG \"a=b=c\" is no"), "{error}");
     }
 }

@@ -56,7 +56,10 @@ pub fn run(arguments: &CheckArguments) -> ExitCode {
 }
 
 fn ask(arguments: &CheckArguments) -> Result<Answer, Box<dyn std::error::Error>> {
-    let password = arguments.password_file.as_deref().map(Password::read).transpose()?;
+    let password_file = arguments.password_file.as_deref();
+    let password = password_file
+        .map(|path| Password::read(path, "--password-file"))
+        .transpose()?;
     let mut client = Client::connect(&arguments.addr)?;
     if let Some(password) = password {
         client.call(&[b"AUTH", password.as_bytes()])?;
@@ -279,15 +282,40 @@ mod tests {
     }
 
     #[test]
+    fn says_what_is_wrong_with_the_arguments() {
+        for addr in ["localhost", "6379", ":6379", "localhost:", "localhost:65536", "::1"] {
+            assert_eq!(
+                ask(&arguments(addr)).unwrap_err().to_string(),
+                format!("--addr must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not {addr:?}")
+            );
+        }
+        let mut arguments = arguments("127.0.0.1:1");
+        arguments.password_file = Some("/nonexistent/p".into());
+        assert!(
+            ask(&arguments)
+                .unwrap_err()
+                .to_string()
+                .starts_with("cannot read /nonexistent/p (--password-file): ")
+        );
+    }
+
+    #[test]
     fn says_what_is_wrong_with_the_other_side() {
         let error = |reply| ask_peer(reply).1.unwrap_err();
         assert_eq!(
             error(b"-NOAUTH Authentication required.\r\n"),
-            "ADDR answered: NOAUTH Authentication required."
+            "ADDR answered: NOAUTH Authentication required. Give the password with --password-file FILE"
         );
         assert!(error(b"+OK\r\n").starts_with("ADDR does not answer as a node of tollgate: a check answered "));
         assert!(error(b"*1\r\n:1\r\n").starts_with("ADDR does not answer as a node of tollgate: "));
-        assert!(error(b"HTTP/1.1 400 Bad Request\r\n\r\n").starts_with("ADDR does not answer as a node of tollgate: "));
+        assert_eq!(
+            error(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+            "ADDR does not answer as a node of tollgate: it speaks HTTP; is this the HTTP port?"
+        );
+        assert_eq!(
+            error(b"-ERR unknown rule 'x'\r\n"),
+            "ADDR answered: ERR unknown rule 'x'"
+        );
         assert_eq!(error(b"*6\r\n:1\r\n"), "ADDR: the connection was closed");
         let free = TcpListener::bind("127.0.0.1:0")
             .unwrap()

@@ -1,6 +1,6 @@
 //! Subcommands and flags. What is listed here works.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// A rate limiter that speaks the Redis protocol.
@@ -66,14 +66,19 @@ pub struct ServeArguments {
 
 /// Flags of `tollgate check`.
 #[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("against").args(["limit", "rule"]).required(true),
+    override_usage = "tollgate check <KEY> --limit <N> --per <DURATION> [OPTIONS]\n       \
+                      tollgate check <KEY> --rule <ID> [OPTIONS]"
+)]
 pub struct CheckArguments {
     /// The key to check
     pub key: String,
     /// Tokens per window
-    #[arg(long, value_name = "N", required_unless_present = "rule")]
+    #[arg(long, value_name = "N", requires = "per")]
     pub limit: Option<u64>,
     /// The window: 250ms, 10s, 1m, 1h, 30d
-    #[arg(long, value_name = "DURATION", required_unless_present = "rule")]
+    #[arg(long, value_name = "DURATION", requires = "limit")]
     pub per: Option<String>,
     /// Tokens to take; 0 takes none
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -121,11 +126,17 @@ mod tests {
             "tollgate rules",
             "tollgate check k",
             "tollgate check k --limit 100",
+            "tollgate check k --per 1m",
+            "tollgate check k --per 1m --rule free",
             "tollgate check k --limit 1.5 --per 1m",
             "tollgate check k --limit 100 --per 1m --rule free",
             "tollgate serve --peer 127.0.0.1:7379",
         ] {
             assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad}");
+        }
+        let text = parse("tollgate check k").unwrap_err().to_string();
+        for word in ["--limit <N>", "--per <DURATION>", "--rule <ID>"] {
+            assert!(text.contains(word), "{text}");
         }
     }
 }

@@ -12,9 +12,15 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest reply in bytes. The replies to a check are below 200; the bound also keeps the decoder from recursing far.
 const REPLY_MAX_BYTES: usize = 1 << 14;
 
+/// How an answer of HTTP starts.
+const HTTP: &[u8] = b"HTTP/";
+
 /// What can go wrong with a node that is asked.
 #[derive(Debug, Error)]
 pub enum ClientError {
+    /// The address is none.
+    #[error("--addr must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not {0:?}")]
+    Address(String),
     /// No connection, or it broke.
     #[error("{addr}: {source}")]
     Io {
@@ -24,7 +30,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The node answered an error.
-    #[error("{addr} answered: {text}")]
+    #[error("{addr} answered: {text}{}", hint(.text))]
     Server {
         /// The node's address.
         addr: String,
@@ -41,6 +47,23 @@ pub enum ClientError {
     },
 }
 
+/// What to do about an error of a node, where the text of it does not say.
+fn hint(text: &str) -> &'static str {
+    if text.starts_with("NOAUTH ") {
+        " Give the password with --password-file FILE"
+    } else {
+        ""
+    }
+}
+
+/// Whether `addr` is `host:port`, an IPv6 address being in brackets.
+fn is_host_and_port(addr: &str) -> bool {
+    addr.rsplit_once(':').is_some_and(|(host, port)| {
+        let host_is_whole = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
+        !host.is_empty() && host_is_whole && port.parse::<u16>().is_ok()
+    })
+}
+
 /// A connection to a node.
 pub struct Client {
     addr: String,
@@ -50,6 +73,9 @@ pub struct Client {
 impl Client {
     /// Connects, trying every address that the name has.
     pub fn connect(addr: &str) -> Result<Self, ClientError> {
+        if !is_host_and_port(addr) {
+            return Err(ClientError::Address(addr.to_owned()));
+        }
         let io = |source| ClientError::Io {
             addr: addr.to_owned(),
             source,
@@ -103,12 +129,17 @@ impl Client {
             }
             .map_err(|source| self.io(source))?;
             reply.extend_from_slice(&chunk[..count]);
+            // As much of it as has come: no reply of the protocol starts with an H.
+            let is_http = reply.starts_with(&HTTP[..reply.len().min(HTTP.len())]);
             match decode_reply(&mut reply, Proto::Resp2) {
                 Ok(Some(reply)) => return Ok(reply),
                 Ok(None) if reply.len() > REPLY_MAX_BYTES => {
                     return Err(self.unexpected("the reply is too long".to_owned()));
                 }
                 Ok(None) => {}
+                Err(_) if is_http => {
+                    return Err(self.unexpected("it speaks HTTP; is this the HTTP port?".to_owned()));
+                }
                 Err(error) => return Err(self.unexpected(error.to_string())),
             }
         }

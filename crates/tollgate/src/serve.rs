@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_key() {
         let config = load(
-            "tollgate serve --name n --listen 127.0.0.1:1 --admin 127.0.0.1:2 --workers 3 --lua /lua --ready-file /ready \
+            "tollgate serve --name n --listen 127.0.0.1:1 --admin 127.0.0.1:2 --workers 3 --lua / --ready-file /ready \
              --insecure --set limits.connections=4 --set log.format=json",
         )
         .unwrap();
@@ -109,7 +109,7 @@ mod tests {
             ("listen.default", "\"127.0.0.1:1\""),
             ("admin.address", "\"127.0.0.1:2\""),
             ("node.workers", "3"),
-            ("node.lua_dir", "\"/lua\""),
+            ("node.lua_dir", "\"/\""),
             ("node.ready_file", "\"/ready\""),
             ("auth.insecure", "true"),
             ("limits.connections", "4"),
@@ -128,7 +128,7 @@ mod tests {
         assert!(
             load("tollgate serve --password-file /nonexistent/p")
                 .unwrap_err()
-                .starts_with("/nonexistent/p: ")
+                .starts_with("cannot read /nonexistent/p (auth.password_file): ")
         );
     }
 }

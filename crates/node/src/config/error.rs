@@ -37,11 +37,13 @@ impl fmt::Display for Origin {
 /// A configuration that is not acceptable.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// A file cannot be read.
-    #[error("{}: cannot be read: {source}", path.display())]
+    /// A file or directory cannot be read.
+    #[error("cannot read {} ({key}): {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
+        /// What names it: a key, a flag or a variable.
+        key: &'static str,
         /// Why.
         source: io::Error,
     },
@@ -64,6 +66,16 @@ pub enum ConfigError {
         name: String,
         /// The nearest name that exists.
         nearest: Option<String>,
+    },
+    /// A key outside of its section.
+    #[error("{at}: '{name}' must be in a section: [{section}] {name}")]
+    TopLevel {
+        /// Where.
+        at: Origin,
+        /// The key.
+        name: &'static str,
+        /// Its section.
+        section: &'static str,
     },
     /// A value that its key does not take.
     #[error("{at}: {key} {reason}")]
@@ -103,10 +115,12 @@ pub enum ConfigError {
         rules_max: usize,
     },
     /// The password file holds no usable password.
-    #[error("{}: {reason}", path.display())]
+    #[error("{} ({key}): {reason}", path.display())]
     Password {
         /// The file.
         path: PathBuf,
+        /// The key or flag that names it.
+        key: &'static str,
         /// What is wrong.
         reason: &'static str,
     },

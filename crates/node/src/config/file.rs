@@ -14,10 +14,11 @@ const FILE_MAX_BYTES: u64 = 64 << 20;
 /// The array of tables that holds the rules.
 const RULES: &str = "rules";
 
-/// Sets what the file sets.
-pub(super) fn read(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
+/// Sets what the file sets. `named_by` is the flag or variable that names the file, for errors.
+pub(super) fn read(config: &mut Config, path: &Path, named_by: &'static str) -> Result<(), ConfigError> {
     let unreadable = |source| ConfigError::Unreadable {
         path: path.to_owned(),
+        key: named_by,
         source,
     };
     if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_MAX_BYTES {
@@ -45,7 +46,10 @@ pub(super) fn apply(config: &mut Config, text: &str, path: &Path) -> Result<(), 
             continue;
         }
         if config.section(&section).is_none() {
-            return Err(config.unknown_section(&section, at(span)));
+            return Err(match value.get_ref() {
+                DeValue::Table(_) | DeValue::Array(_) => config.unknown_section(&section, at(span)),
+                _ => config.without_section(&section, at(span)),
+            });
         }
         let DeValue::Table(keys) = value.into_inner() else {
             return Err(ConfigError::Syntax {
@@ -84,11 +88,16 @@ fn rules(value: Spanned<DeValue<'_>>, at: impl Fn(Range<usize>) -> Origin) -> Re
     };
     let mut rules = Vec::with_capacity(tables.len());
     let mut spans = Vec::with_capacity(tables.len());
-    for table in tables {
+    for (index, table) in tables.into_iter().enumerate() {
         let span = table.span();
+        let name = rule_name(table.get_ref(), index);
         let rule = Rule::deserialize(ValueDeserializer::from(table)).map_err(|error| ConfigError::Rule {
             at: at(error.span().unwrap_or(span.clone())),
-            reason: one_line(error.message()),
+            reason: match one_line(error.message()) {
+                // What the rule itself refuses names it already.
+                reason if reason.starts_with("rule '") => reason,
+                reason => one_line(&format!("{name}: {reason}")),
+            },
         })?;
         rules.push(rule);
         spans.push(span);
@@ -105,6 +114,14 @@ fn rules(value: Spanned<DeValue<'_>>, at: impl Fn(Range<usize>) -> Origin) -> Re
             reason: error.to_string(),
         }
     })
+}
+
+/// What a message calls a rule that does not parse: by its id if it has one, else by its position, from 1.
+fn rule_name(rule: &DeValue<'_>, index: usize) -> String {
+    match rule.get("id").map(Spanned::get_ref) {
+        Some(DeValue::String(id)) => format!("rule '{id}'"),
+        _ => format!("rule {}", index + 1),
+    }
 }
 
 /// A message on one line.

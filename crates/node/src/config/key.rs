@@ -4,6 +4,7 @@
 //! the texts of errors all read that declaration.
 
 use super::address::ListenAddress;
+use super::log_filter;
 use std::fmt;
 use tollgate_limiter::parse_duration;
 
@@ -43,6 +44,8 @@ pub enum Kind {
     Path,
     /// `host:port` to listen on.
     Address,
+    /// A level of logging, or a filter by module.
+    LogFilter,
     /// `true` or `false`.
     Flag,
     /// One of these words.
@@ -75,7 +78,7 @@ pub enum Raw<'a> {
 /// A checked value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of a [`Kind::Text`], [`Kind::Path`] or [`Kind::Choice`].
+    /// Of a [`Kind::Text`], [`Kind::Path`], [`Kind::LogFilter`] or [`Kind::Choice`].
     Text(String),
     /// Of a [`Kind::Address`].
     Address(ListenAddress),
@@ -115,6 +118,9 @@ impl Kind {
         if let (Kind::Address, Raw::Plain(text) | Raw::String(text)) = (self, raw) {
             return ListenAddress::parse(text).map(Value::Address);
         }
+        if let (Kind::LogFilter, Raw::Plain(text) | Raw::String(text)) = (self, raw) {
+            log_filter::parse_log_filter(text)?;
+        }
         self.parse(raw)
             .ok_or_else(|| format!("must be {}, not {}", self.expected(), raw.show()))
     }
@@ -125,6 +131,7 @@ impl Kind {
             Kind::Text => "text on one line".to_owned(),
             Kind::Path => "a path".to_owned(),
             Kind::Address => "an address such as 127.0.0.1:6379".to_owned(),
+            Kind::LogFilter => log_filter::EXPECTED.to_owned(),
             Kind::Flag => "true or false".to_owned(),
             Kind::Choice(words) => words.join(" or "),
             Kind::Count(min, max) => format!("a whole number from {min} to {max}"),
@@ -143,7 +150,7 @@ impl Kind {
     fn parse(self, raw: Raw<'_>) -> Option<Value> {
         match self {
             // A line break or a NUL in a name or a path is a mistake, and would break one-line messages.
-            Kind::Text | Kind::Path => raw
+            Kind::Text | Kind::Path | Kind::LogFilter => raw
                 .text()
                 .filter(|text| !text.chars().any(char::is_control))
                 .map(|text| Value::Text(text.to_owned())),

@@ -8,6 +8,7 @@ mod address;
 mod error;
 mod file;
 pub(crate) mod key;
+mod log_filter;
 mod password;
 mod print;
 mod sections;
@@ -16,6 +17,7 @@ mod sources;
 pub use address::ListenAddress;
 pub use error::{ConfigError, Origin};
 pub use key::{Key, Kind, Value};
+pub use log_filter::parse_log_filter;
 pub use password::Password;
 pub use sections::{ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Storage, WhenFull};
 pub use sources::{FlagValue, Sources, VARIABLE_CONFIG, VARIABLE_PREFIX};
@@ -132,6 +134,26 @@ impl Config {
         }
     }
 
+    /// The error for a value at the top level of the file, where there are only sections.
+    fn without_section(&self, name: &str, at: Origin) -> ConfigError {
+        let key = self.keys().map(|(key, _)| key).find(|key| key.name == name);
+        if let Some(key) = key {
+            return ConfigError::TopLevel {
+                at,
+                name: key.name,
+                section: key.section,
+            };
+        }
+        let similar = nearest(name, self.keys().map(|(key, _)| key.name.to_owned()));
+        let key = similar.and_then(|similar| self.keys().map(|(key, _)| key).find(|key| key.name == similar));
+        ConfigError::Unknown {
+            at,
+            what: "key",
+            name: name.to_owned(),
+            nearest: key.map(Key::path),
+        }
+    }
+
     /// The key that is most like `path`: the same name elsewhere, or a few letters away.
     fn nearest_key(&self, path: &str) -> Option<String> {
         let (_, name) = path.split_once('.')?;
@@ -166,8 +188,16 @@ impl Config {
         if rules > rules_max {
             return Err(ConfigError::TooManyRules { rules, rules_max });
         }
+        if let Some(path) = &self.node.lua_dir {
+            // What is in it is read when the node starts; here only that it can be.
+            std::fs::read_dir(path).map_err(|source| ConfigError::Unreadable {
+                path: path.clone(),
+                key: "node.lua_dir",
+                source,
+            })?;
+        }
         self.password = match &self.auth.password_file {
-            Some(path) => Some(Password::read(path)?),
+            Some(path) => Some(Password::read(path, "auth.password_file")?),
             None => None,
         };
         if self.password.is_none() && !self.auth.insecure {

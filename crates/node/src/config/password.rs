@@ -17,10 +17,14 @@ impl Password {
         Self(password.into())
     }
 
-    /// Reads a file that holds a password on one line.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+    /// Reads a file that holds a password on one line. `key` is the key or flag that names the file, for errors.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds no usable password.
+    pub fn read(path: &Path, key: &'static str) -> Result<Self, ConfigError> {
         let mut bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
+            key,
             source,
         })?;
         while matches!(bytes.last(), Some(b'\n' | b'\r')) {
@@ -29,6 +33,7 @@ impl Password {
         let refuse = |reason| {
             Err(ConfigError::Password {
                 path: path.to_owned(),
+                key,
                 reason,
             })
         };

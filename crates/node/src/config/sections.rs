@@ -87,9 +87,9 @@ section! {
 section! {
     /// `[log]`: what is written to standard error.
     Log: "log" {
-        /// Least level that is logged: error, warn, info, debug or trace, or a filter such as `info,tollgate_node=debug`.
+        /// Least level that is logged: error, warn, info, debug, trace or off, or a filter such as `info,tollgate_node=debug`.
         /// The environment variable RUST_LOG takes its place.
-        level: String = "info".to_owned(), Kind::Text, "";
+        level: String = "info".to_owned(), Kind::LogFilter, "";
         /// `text` for people, `json` for machines: one object a line.
         format: LogFormat = LogFormat::Text, Kind::Choice(LogFormat::WORDS), "";
     }

@@ -40,13 +40,11 @@ impl Config {
     /// The first thing that is wrong. Nothing is guessed: an unknown key is an error wherever it is written.
     pub fn load(sources: &Sources) -> Result<Config, ConfigError> {
         let mut config = Config::default();
-        let named = |(name, value): &(String, String)| (name == VARIABLE_CONFIG).then(|| value.into());
-        let path = sources
-            .file
-            .clone()
-            .or_else(|| sources.environment.iter().find_map(named));
-        if let Some(path) = path {
-            file::read(&mut config, &path)?;
+        let named = |(name, value): &(String, String)| (name == VARIABLE_CONFIG).then(|| PathBuf::from(value));
+        let from_flag = sources.file.clone().map(|path| (path, "--config"));
+        let from_variable = || Some((sources.environment.iter().find_map(named)?, VARIABLE_CONFIG));
+        if let Some((path, named_by)) = from_flag.or_else(from_variable) {
+            file::read(&mut config, &path, named_by)?;
             config.file = Some(path);
         }
         for (variable, value) in &sources.environment {

@@ -122,12 +122,14 @@ fn the_environment_may_name_the_file() {
     let mut sources = variable(VARIABLE_CONFIG, path.0.to_str().unwrap());
     assert_eq!(Config::load(&sources).unwrap().node.name, "named");
     sources.file = Some("/nonexistent/tollgate.toml".into());
-    assert!(error(&sources).starts_with("/nonexistent/tollgate.toml: cannot be read: "));
+    assert!(error(&sources).starts_with("cannot read /nonexistent/tollgate.toml (--config): "));
+    let sources = variable(VARIABLE_CONFIG, "/nonexistent/variable.toml");
+    assert!(error(&sources).starts_with("cannot read /nonexistent/variable.toml (TOLLGATE_CONFIG): "));
 }
 
 #[test]
 fn what_is_printed_gives_the_same_configuration() {
-    let text = "[node]\nname = \"a \\\"quoted\\\" näme\"\nworkers = 3\nlua_dir = \"/srv/lua\"\n[storage]\nwhen_full = \
+    let text = "[node]\nname = \"a \\\"quoted\\\" näme\"\nworkers = 3\nlua_dir = \"/\"\n[storage]\nwhen_full = \
                 \"refuse\"\nmax_memory_bytes = \"2GiB\"\n[log]\nformat = \"json\"\n[limits]\nadmin_request_ms = \
                 \"1s\"\n[[rules]]\nid = \"free\"\nlimit = 50\nwindow = \"1m\"\n[[rules]]\nid = \"b\"\nlimit = 5\nwindow = \
                 \"250ms\"\nburst = 9\npolicy = \"leaky_bucket\"\non_failure = \"closed\"\n";
@@ -174,10 +176,6 @@ fn unknown_names_are_errors_that_name_the_nearest() {
     );
     assert_eq!(file_error("[zzz]\n"), "cluster.toml:1: there is no section 'zzz'");
     assert_eq!(
-        file_error("workers = 1\n"),
-        "cluster.toml:1: there is no section 'workers'"
-    );
-    assert_eq!(
         error(&variable("TOLLGATE_NODE_WORKER", "1")),
         "environment variable TOLLGATE_NODE_WORKER: there is no key for 'TOLLGATE_NODE_WORKER'; did you mean \
          'TOLLGATE_NODE_WORKERS'?"
@@ -187,6 +185,37 @@ fn unknown_names_are_errors_that_name_the_nearest() {
         "--set: there is no key 'node.wokers'; did you mean 'node.workers'?"
     );
     assert_eq!(error(&set("cluster.join=a:1")), "--set: there is no section 'cluster'");
+}
+
+#[test]
+fn a_key_without_its_section_is_told_where_it_belongs() {
+    assert_eq!(
+        file_error("# a node\nname = \"x\"\n"),
+        "cluster.toml:2: 'name' must be in a section: [node] name"
+    );
+    assert_eq!(
+        file_error("worker = 1\n"),
+        "cluster.toml:1: there is no key 'worker'; did you mean 'node.workers'?"
+    );
+    assert_eq!(file_error("zzz = 1\n"), "cluster.toml:1: there is no key 'zzz'");
+}
+
+#[test]
+fn a_level_that_is_none_is_an_error() {
+    let expected = "must be error, warn, info, debug, trace or off, or a filter such as info,tollgate_node=debug";
+    assert_eq!(
+        file_error("[log]\nlevel = \"warning\"\n"),
+        format!("cluster.toml:2: log.level {expected}, not \"warning\"; did you mean 'warn'?")
+    );
+    assert_eq!(
+        error(&set("log.level=loud")),
+        format!("--set: log.level {expected}, not \"loud\"")
+    );
+    assert_eq!(
+        file_error("[log]\nlevel = 3\n"),
+        format!("cluster.toml:2: log.level {expected}, not 3")
+    );
+    assert!(file("[log]\nlevel = \"info,tollgate_node=debug\"\n").is_ok());
 }
 
 #[test]
@@ -298,7 +327,10 @@ fn rules_name_line_rule_and_field() {
     let text = file_error(&format!(
         "{ok}[[rules]]\nid = \"b\"\nlimit = 1\nwindow = \"1s\"\ncolour = 3\n"
     ));
-    assert!(text.starts_with("cluster.toml:9: unknown field `colour`"), "{text}");
+    assert!(
+        text.starts_with("cluster.toml:9: rule 'b': unknown field `colour`"),
+        "{text}"
+    );
     let text = file_error(&format!("{ok}[[rules]]\nid = \"b\"\nlimit = 0\nwindow = \"1s\"\n"));
     assert!(
         text.starts_with("cluster.toml:5: rule 'b': limit must be a whole number"),
@@ -307,7 +339,11 @@ fn rules_name_line_rule_and_field() {
     let text = file_error(&format!("{ok}{ok}"));
     assert_eq!(text, "cluster.toml:5: rule 'a' is defined twice");
     let text = file_error("[[rules]]\nid = \"b\"\nwindow = \"1s\"\n");
-    assert!(text.starts_with("cluster.toml:1: missing field `limit`"), "{text}");
+    assert_eq!(text, "cluster.toml:1: rule 'b': missing field `limit`");
+    let text = file_error(&format!("{ok}[[rules]]\nlimit = 1\nwindow = \"1s\"\n"));
+    assert_eq!(text, "cluster.toml:5: rule 2: missing field `id`");
+    let text = file_error("rules = [3]\n");
+    assert!(text.starts_with("cluster.toml:1: rule 1: invalid type: "), "{text}");
     assert_eq!(
         file_error("[rules]\nid = \"a\"\n"),
         "cluster.toml:1: rules are written as [[rules]]"
@@ -332,10 +368,20 @@ fn the_password_file_is_read_and_not_printed() {
         std::fs::write(&path.0, content).unwrap();
         assert_eq!(
             config.finish().unwrap_err().to_string(),
-            format!("{}: {reason}", path.0.display())
+            format!("{} (auth.password_file): {reason}", path.0.display())
         );
     }
-    assert!(error(&set("auth.password_file=/nonexistent/p")).starts_with("/nonexistent/p: cannot be read: "));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_its_key() {
+    for key in ["auth.password_file", "node.lua_dir"] {
+        let text = error(&set(&format!("{key}=/nonexistent/p")));
+        assert!(
+            text.starts_with(&format!("cannot read /nonexistent/p ({key}): ")),
+            "{text}"
+        );
+    }
 }
 
 #[test]
