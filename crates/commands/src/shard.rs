@@ -370,10 +370,10 @@ impl Shard {
     /// Stores the state of a bucket that is new or has changed its shape, keeping count of its parameters and of memory. A
     /// bucket that is full by now needs no memory and is removed, or not stored at all.
     pub(crate) fn store_state(&mut self, key: &Key<'_>, kept: Kept, state: State<'_>) -> Result<(), CommandError> {
-        let place = self.store.find(key);
-        let is_new = match state {
-            State::Numbers(numbers) => numbers.is_empty(),
-            State::Blob(bytes) => bytes.is_empty(),
+        let mut place = self.store.find(key);
+        let (is_new, may_grow) = match state {
+            State::Numbers(numbers) => (numbers.is_empty(), false),
+            State::Blob(bytes) => (bytes.is_empty(), true),
         };
         if is_new || (kept.full_at_us <= kept.clock_us && kept.pinned.is_none()) {
             if place.is_some() {
@@ -381,10 +381,12 @@ impl Shard {
             }
             return Ok(());
         }
-        let before = place.map(|place| ParamsId(self.store.bucket(place).params));
-        if before.is_none() {
-            self.make_room()?;
+        if place.is_none() || may_grow {
+            self.make_room(if may_grow { DROPS_FOR_BLOB } else { DROPS_FOR_NUMBERS })?;
+            // What was dropped may be this very bucket.
+            place = self.store.find(key);
         }
+        let before = place.map(|place| ParamsId(self.store.bucket(place).params));
         let (expiry, pinned) = self.expiry(kept.full_at_us, kept.params, kept.pinned);
         self.store
             .put(key, kept.params.0, expiry, pinned, state)
@@ -408,17 +410,15 @@ impl Shard {
     }
 
     /// Makes room for one more entry, by the rule of the configuration.
-    fn make_room(&mut self) -> Result<(), CommandError> {
+    fn make_room(&mut self, drops_max: usize) -> Result<(), CommandError> {
         /// Flushed entries freed for one new entry while there is no room.
         const FREED_FOR_ONE: usize = 64;
         /// Entries looked at to find one that is cheap to lose, as Redis samples for its evictions.
         const SAMPLES: usize = 8;
-        /// Entries dropped at most for one new one, so that lowering the bound cannot stall the shard.
-        const DROPS_MAX: usize = 2;
         if self.max_memory_bytes == 0 {
             return Ok(());
         }
-        for _ in 0..DROPS_MAX {
+        for _ in 0..drops_max {
             if self.store.bytes() < self.max_memory_bytes {
                 return Ok(());
             }
@@ -498,6 +498,11 @@ impl Shard {
         !progress.wrapped
     }
 }
+
+/// Buckets dropped at most for one new bucket of a policy with number fields: a bound, so that no check stalls the shard.
+const DROPS_FOR_NUMBERS: usize = 2;
+/// The same for the state of a log, which may be as large as a thousand of the others.
+const DROPS_FOR_BLOB: usize = 32;
 
 /// The longest that a bucket is kept once it is full again; see [`Shard::expiry`].
 const LINGER_MAX_US: u64 = 60_000_000;

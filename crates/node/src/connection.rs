@@ -5,14 +5,14 @@ use crate::limits::Bound;
 use crate::stretch::Stretch;
 use crate::turn::Turn;
 use crate::worker::Worker;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Instant;
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tollgate_commands::Session;
 use tollgate_protocol::{Progress, ReplyWriter, Scanner};
@@ -22,6 +22,8 @@ pub use crate::turn::TurnBuffers;
 /// Bytes of an unfinished request that a connection keeps room for; what a larger one needed is given back.
 const KEPT_PARTIAL_BYTES: usize = 4 * 1024;
 
+/// How long a closed connection waits for its client to close, too.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes from which a read makes a turn that may be long.
 const LONG_TURN_BYTES: usize = 8 * 1024;
 
@@ -54,6 +56,8 @@ pub struct Connection {
     phase: Rc<Cell<Phase>>,
     /// Set when somebody wants the connection to end after its turn.
     leave: Rc<Cell<bool>>,
+    /// Wakes the connection while it waits for requests, so that it sees that it should end.
+    waker: Rc<RefCell<Option<Waker>>>,
 }
 
 /// What a connection is doing.
@@ -75,6 +79,7 @@ pub async fn serve(
     session: Session,
     phase: Rc<Cell<Phase>>,
     leave: Rc<Cell<bool>>,
+    waker: Rc<RefCell<Option<Waker>>>,
 ) {
     let mut scanner = Scanner::new(worker.node.scan_limits);
     scanner.set_authenticated(session.authenticated);
@@ -87,6 +92,7 @@ pub async fn serve(
         partial: Vec::new(),
         phase,
         leave,
+        waker,
     };
     let end = loop {
         connection.phase.set(Phase::Idle);
@@ -111,13 +117,26 @@ pub async fn serve(
         }
     };
     tracing::trace!(event = "connection_ended", id = connection.client.id, why = ?end);
+    if !matches!(end, End::Gone) {
+        connection.phase.set(Phase::Idle);
+        close(connection.stream).await;
+    }
 }
 
 impl Connection {
     /// Waits for bytes. Buffers are taken only when there are some, so an idle connection holds none.
     async fn read(&mut self) -> Result<Box<TurnBuffers>, End> {
-        let Self { worker, stream, .. } = self;
+        let Self {
+            worker,
+            stream,
+            leave,
+            waker,
+            ..
+        } = self;
         poll_fn(|cx| {
+            if leave.get() {
+                return Poll::Ready(Err(End::Asked));
+            }
             let mut buffers = worker.take_buffers();
             let mut into = ReadBuf::new(&mut buffers.input);
             let polled = Pin::new(&mut *stream).poll_read(cx, &mut into);
@@ -125,6 +144,7 @@ impl Connection {
             match polled {
                 Poll::Pending => {
                     worker.return_buffers(buffers);
+                    *waker.borrow_mut() = Some(cx.waker().clone());
                     Poll::Pending
                 }
                 Poll::Ready(Ok(())) if filled > 0 => {
@@ -226,6 +246,19 @@ impl Connection {
         turn.finish(&self.session).await;
         (end, consumed, commands)
     }
+}
+
+/// Closes a connection so that the client gets all its replies: a socket that is closed while requests lie unread in it is
+/// reset, and what was sent last is lost. So: say that nothing more comes, then take what the client still sends, for a while.
+async fn close(mut stream: TcpStream) {
+    let mut sink = [0; 4096];
+    let _ = stream.shutdown().await;
+    // With nothing unread, as on an idle connection, there is nothing to wait for.
+    if stream.try_read(&mut sink).is_err() {
+        return;
+    }
+    let rest = async { while stream.read(&mut sink).await.is_ok_and(|count| count > 0) {} };
+    let _ = tokio::time::timeout(CLOSE_PATIENCE, rest).await;
 }
 
 /// Sends what is in `out` and empties it. Nothing more is read from the client meanwhile, so a client that does not read

@@ -92,6 +92,11 @@ impl TurnBuffers {
     }
 }
 
+/// Whether a request is a line of HTTP.
+fn is_http(request: Request<'_>) -> bool {
+    request.arg(0).eq_ignore_ascii_case(b"post") || request.arg(0).eq_ignore_ascii_case(b"host:")
+}
+
 /// One turn of one connection.
 ///
 /// Replies are kept in order by segments. While a node has one worker, they are written where they belong. Else the local
@@ -147,6 +152,12 @@ impl<'a> Turn<'a> {
         let resolved = self.worker.node.commands.resolve(request);
         let (spec, key) = match resolved.and_then(|found| session.may_run(found.0).map(|()| found)) {
             Ok(found) => found,
+            Err(_) if is_http(request) => {
+                // As Redis does: a browser may be made to send commands in the body of a request.
+                tracing::warn!(event = "http_on_redis_port", client = %session.peer);
+                session.close_after_reply = true;
+                return;
+            }
             Err(error) => return self.refuse(&env, &error).await,
         };
         session.begin(spec, self.now_us);
@@ -166,6 +177,7 @@ impl<'a> Turn<'a> {
             Run::EachKey(_) => match self.owner_of_all(request) {
                 _ if request.len() > keyspace::KEYS_AT_ONCE => {
                     self.finish(session).await;
+                    self.buffers.unbroken = false;
                     keyspace::run_each_key(self.worker, &env, spec, request, &mut self.buffers.out).await;
                     self.refresh_clock();
                 }
@@ -198,6 +210,7 @@ impl<'a> Turn<'a> {
             Run::Container => self.refuse(&env, &CommandError::Syntax).await,
             Run::Keyspace(command) => {
                 self.finish(session).await;
+                self.buffers.unbroken = false;
                 keyspace::run(self.worker, &env, command, request, &mut self.buffers.out).await;
                 self.refresh_clock();
             }
@@ -226,10 +239,8 @@ impl<'a> Turn<'a> {
             }
         }
         // What was queued costs nothing yet; anything else may have asked a slow policy.
-        if self.buffers.queue.is_empty() && self.slice_started.elapsed() >= SLICE {
-            self.buffers.unbroken = false;
-            tokio::task::yield_now().await;
-            self.slice_started = Instant::now();
+        if self.buffers.queue.is_empty() {
+            self.take_turns().await;
         }
         if !self.alone {
             self.buffers.order.local(1);
@@ -299,6 +310,16 @@ impl<'a> Turn<'a> {
         } = &mut *self.buffers;
         let out = if self.alone { out } else { local };
         *unbroken &= !self.worker.flush(env, queue, out).await;
+        self.take_turns().await;
+    }
+
+    /// Lets others run if this turn has had its slice.
+    async fn take_turns(&mut self) {
+        if self.slice_started.elapsed() >= SLICE {
+            self.buffers.unbroken = false;
+            tokio::task::yield_now().await;
+            self.slice_started = Instant::now();
+        }
     }
 
     /// Finishes the segment: everything that came so far is answered in `out`.

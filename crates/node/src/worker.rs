@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -36,6 +37,8 @@ struct Tracked {
     phase: Rc<Cell<Phase>>,
     /// Set to end it after the turn.
     leave: Rc<Cell<bool>>,
+    /// Wakes it while it waits for requests.
+    waker: Rc<RefCell<Option<Waker>>>,
 }
 
 /// One worker.
@@ -118,11 +121,13 @@ impl Worker {
             id,
         };
         let (phase, leave) = (Rc::new(Cell::new(Phase::Idle)), Rc::new(Cell::new(false)));
+        let waker = Rc::new(RefCell::new(None));
         let task = {
             let (worker, phase, leave) = (Rc::clone(self), Rc::clone(&phase), Rc::clone(&leave));
+            let waker = Rc::clone(&waker);
             tokio::task::spawn_local(async move {
                 let _gone = gone;
-                connection::serve(worker, stream, client, session, phase, leave).await;
+                connection::serve(worker, stream, client, session, phase, leave, waker).await;
             })
         };
         self.tracked.borrow_mut().insert(
@@ -131,6 +136,7 @@ impl Worker {
                 task: task.abort_handle(),
                 phase,
                 leave,
+                waker,
             },
         );
         Ok(())
@@ -140,9 +146,13 @@ impl Worker {
     /// whether they are given up.
     fn end(tracked: &Tracked, at_once: bool) {
         match tracked.phase.get() {
-            Phase::Idle => tracked.task.abort(),
-            Phase::Writing if at_once => tracked.task.abort(),
-            Phase::Turn | Phase::Writing => tracked.leave.set(true),
+            Phase::Idle | Phase::Writing if at_once => tracked.task.abort(),
+            Phase::Idle | Phase::Turn | Phase::Writing => {
+                tracked.leave.set(true);
+                if let Some(waker) = tracked.waker.borrow_mut().take() {
+                    waker.wake();
+                }
+            }
         }
     }
 

@@ -16,6 +16,8 @@ use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Numbers, Place, Space, State};
 const SAME_KEY_SLOTS: usize = 2 * MAX_BATCH;
 /// Marks an empty slot of that table.
 const NOBODY: u8 = u8::MAX;
+/// Microseconds in policies after which a flush lets others run, although its last batch is done.
+const SPENT_MAX_US: u64 = 500;
 /// Checks from which on the store is warmed before it is asked.
 const WARM_MIN: usize = 4;
 /// Key bytes that a queue keeps between turns; a huge key's memory is given back.
@@ -186,13 +188,15 @@ impl Shard {
     /// Decides what is queued and writes the replies, in order. [`Flow::Yield`] means that the policies used up their
     /// time and that checks are left: let others run, then call again. `env` is that of the connection.
     pub fn flush(&mut self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> Flow {
+        let mut spent_us = 0;
         while !queue.is_empty() {
             let (decided, progress) = self.flush_batch(env, queue, out);
+            spent_us += self.batch.time_us();
             for pending in &queue.pending[..decided] {
                 self.policies.release(pending.params);
             }
             queue.drop_front(decided);
-            if progress == Progress::More && !queue.is_empty() {
+            if (progress == Progress::More || spent_us >= SPENT_MAX_US) && !queue.is_empty() {
                 return Flow::Yield;
             }
         }
