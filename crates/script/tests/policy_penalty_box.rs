@@ -109,9 +109,10 @@ fn waiting_retry_after_admits() {
                 if ready_at < END_OF_TIME_US {
                     let after = subject.look(seen.after, &seen.limit, ready_at, seen.tokens);
                     prop_assert!(after.allowed, "denied after the wait: {:?}", after);
+                    // Beyond the end of time neighbouring microseconds are one number.
+                    let sooner = subject.look(seen.after, &seen.limit, ready_at - 1, seen.tokens);
+                    prop_assert!(!sooner.allowed);
                 }
-                let sooner = subject.look(seen.after, &seen.limit, ready_at - 1, seen.tokens);
-                prop_assert!(!sooner.allowed);
             }
             Ok(())
         })

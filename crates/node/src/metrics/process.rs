@@ -71,14 +71,22 @@ mod tests {
     fn user_and_system_time_are_the_time_of_the_process() {
         const TICK_US: u64 = 10_000;
         let mut x = 1u64;
-        while process_cpu_time_ns() < 50_000_000 {
-            x = std::hint::black_box(x.wrapping_mul(3));
+        while process_cpu_time_ns() < 100_000_000 {
+            // Mostly work of our own, not of the system that tells the time.
+            for _ in 0..100_000 {
+                x = std::hint::black_box(x.wrapping_mul(3));
+            }
         }
         let before_us = process_cpu_time_ns() / 1_000;
         let (user_us, system_us) = cpu_times_us();
         let after_us = process_cpu_time_ns() / 1_000;
         let both_us = user_us + system_us;
-        assert!(user_us > 0 && both_us + 4 * TICK_US >= before_us && both_us <= after_us + 4 * TICK_US);
+        // The system counts what a thread has done with a lag of some ticks, more of them on a busy machine.
+        assert!(user_us > 0, "{user_us} user, {system_us} system");
+        assert!(
+            (before_us / 2..=after_us + 4 * TICK_US).contains(&both_us),
+            "{before_us} {both_us} {after_us}"
+        );
     }
 
     #[cfg(target_os = "linux")]
