@@ -91,6 +91,15 @@ fn limits_beyond_its_exact_range_are_an_error_and_change_nothing() {
     assert!(bucket.is_empty());
 }
 
+/// Whether the policy takes the limit: a full bucket is at most 2^52 of its units.
+fn is_exact(limit: &Limit) -> bool {
+    let (mut a, mut b) = (limit.limit, limit.window_us);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    u128::from(limit.burst) * u128::from(limit.window_us / a) <= 1 << 52
+}
+
 /// A penalty makes it deny more than a token bucket; waiting `retry_after` is enough all the same.
 #[test]
 fn waiting_retry_after_admits() {
@@ -100,6 +109,9 @@ fn waiting_retry_after_admits() {
         burst: true,
     };
     run_cases(&domain.cases(1, 60), |case| {
+        if !case.limits.iter().all(is_exact) {
+            return Ok(());
+        }
         walk(&subject, &case, Manner::default(), |seen| {
             if let Some(answer) = seen.answer
                 && answer.retry_after_us > 0
