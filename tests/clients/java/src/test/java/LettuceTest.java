@@ -222,7 +222,12 @@ class LettuceTest {
         while (!(cause instanceof RedisCommandExecutionException) && cause.getCause() != null) {
             cause = cause.getCause();
         }
-        assertInstanceOf(RedisCommandExecutionException.class, cause);
+        Throwable last = cause;
+        assertInstanceOf(RedisCommandExecutionException.class, cause, () -> {
+            var trace = new java.io.StringWriter();
+            error.printStackTrace(new java.io.PrintWriter(trace));
+            return "the last cause is " + last + ", of\n" + trace;
+        });
         assertTrue(cause.getMessage().startsWith(code), cause.getMessage());
     }
 }
