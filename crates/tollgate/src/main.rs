@@ -15,8 +15,8 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Options of jemalloc. Buckets live in many small blocks that grow; with the defaults a million of them take 83 resident
-/// bytes each, with these 65 (`make bench-memory`): the threads' caches keep no blocks of such sizes, and free pages go back to
-/// the system within half a second.
+/// bytes each, with these 76 just after they were made and 65 some sweeps later: the threads' caches keep no blocks of such
+/// sizes, and free pages go back to the system within half a second.
 // SAFETY: jemalloc reads the symbol of this name as a pointer to a string that ends with NUL
 // (<https://jemalloc.net/jemalloc.3.html>, "malloc_conf"), which a reference to such an array is; nobody writes it.
 #[expect(unsafe_code, reason = "jemalloc takes its options from a symbol of a fixed name")]
