@@ -114,8 +114,8 @@ impl Worker {
         let id = self.node.clients.next_id();
         let session = Session::new(id, peer, local, self.node.clock.now_us(), &*self.node);
         let client = self.node.clients.add(self.index, &session);
-        // Made here and not in the task: a task that is ended before it began would not drop what it was to make.
         self.counters().connection_accepted();
+        // Made here and not in the task: a task that is ended before it began would not drop what it was to make.
         let gone = Gone {
             worker: Rc::clone(self),
             id,
