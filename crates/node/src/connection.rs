@@ -2,18 +2,19 @@
 
 use crate::clients::Client;
 use crate::limits::Bound;
+use crate::link::{Link, Phase};
 use crate::stretch::Stretch;
 use crate::turn::Turn;
 use crate::worker::Worker;
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::net::tcp::OwnedReadHalf;
 use tollgate_commands::Session;
 use tollgate_protocol::{Progress, ReplyWriter, Scanner};
 
@@ -38,72 +39,63 @@ pub enum End {
     Asked,
 }
 
-/// What a connection consists of.
+/// What a connection consists of, besides what its worker sees of it.
 pub struct Connection {
-    /// Its worker.
-    pub worker: Rc<Worker>,
-    /// Its socket.
-    pub stream: TcpStream,
+    worker: Rc<Worker>,
+    input: OwnedReadHalf,
+    link: Rc<Link>,
     /// How the other threads see it.
-    pub client: Arc<Client>,
+    client: Arc<Client>,
     /// What its commands have set.
-    pub session: Session,
+    session: Session,
     scanner: Scanner,
     /// The start of a request whose rest has not come yet. Empty most of the time: then requests are scanned where they
     /// were read to.
     partial: Vec<u8>,
-    /// What it is doing, for its worker to see.
-    phase: Rc<Cell<Phase>>,
-    /// Set when somebody wants the connection to end after its turn.
-    leave: Rc<Cell<bool>>,
-    /// Wakes the connection while it waits for requests, so that it sees that it should end.
-    waker: Rc<RefCell<Option<Waker>>>,
 }
 
-/// What a connection is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Waiting for requests. Ending it loses nothing.
-    Idle,
-    /// Running commands. It must get to the end of its turn.
-    Turn,
-    /// Waiting for the client to take its replies. Everything has been run; ending it loses the replies.
-    Writing,
+/// What a connection waited for.
+enum Event {
+    /// Requests, or a part of one.
+    Read(Box<TurnBuffers>),
+    /// The client did not take replies of a round at once.
+    Owing,
 }
 
 /// Serves a connection until it ends.
 pub async fn serve(
     worker: Rc<Worker>,
-    stream: TcpStream,
+    input: OwnedReadHalf,
+    link: Rc<Link>,
     client: Arc<Client>,
     session: Session,
-    phase: Rc<Cell<Phase>>,
-    leave: Rc<Cell<bool>>,
-    waker: Rc<RefCell<Option<Waker>>>,
 ) {
     let mut scanner = Scanner::new(worker.node.scan_limits);
     scanner.set_authenticated(session.authenticated);
     let mut connection = Connection {
         worker,
-        stream,
+        input,
+        link,
         client,
         session,
         scanner,
         partial: Vec::new(),
-        phase,
-        leave,
-        waker,
     };
     let end = loop {
-        connection.phase.set(Phase::Idle);
-        if connection.leave.get() {
-            break End::Asked;
-        }
-        let mut buffers = match connection.read().await {
-            Ok(buffers) => buffers,
+        connection.link.phase.set(Phase::Idle);
+        let mut buffers = match connection.next().await {
+            Ok(Event::Read(buffers)) => buffers,
+            Ok(Event::Owing) => match connection.settle().await {
+                Ok(()) => continue,
+                Err(end) => break end,
+            },
             Err(end) => break end,
         };
-        connection.phase.set(Phase::Turn);
+        if let Err(end) = connection.settle().await {
+            connection.worker.return_buffers(buffers);
+            break end;
+        }
+        connection.link.phase.set(Phase::Turn);
         let turned = connection.turn(&mut buffers).await;
         let full = buffers.filled == buffers.input.len();
         connection.worker.return_buffers(buffers);
@@ -112,52 +104,62 @@ pub async fn serve(
         }
         if full {
             // There is more to read at once. Others first, whatever the runtime would allow this task.
-            connection.phase.set(Phase::Idle);
+            connection.link.phase.set(Phase::Idle);
             tokio::task::yield_now().await;
         }
     };
     tracing::trace!(event = "connection_ended", id = connection.client.id, why = ?end);
-    if !matches!(end, End::Gone) {
-        connection.phase.set(Phase::Idle);
-        close(connection.stream).await;
+    if !matches!(end, End::Gone) && connection.settle().await.is_ok() {
+        connection.link.phase.set(Phase::Idle);
+        close(connection.input, &connection.link).await;
     }
 }
 
 impl Connection {
-    /// Waits for bytes. Buffers are taken only when there are some, so an idle connection holds none.
-    async fn read(&mut self) -> Result<Box<TurnBuffers>, End> {
+    /// Waits for something to do. Buffers are taken only when there are bytes, so an idle connection holds none.
+    async fn next(&mut self) -> Result<Event, End> {
         let Self {
-            worker,
-            stream,
-            leave,
-            waker,
-            ..
+            worker, input, link, ..
         } = self;
         poll_fn(|cx| {
-            if leave.get() {
+            if link.should_leave() {
                 return Poll::Ready(Err(End::Asked));
+            }
+            if link.owes() {
+                return Poll::Ready(Ok(Event::Owing));
             }
             let mut buffers = worker.take_buffers();
             let mut into = ReadBuf::new(&mut buffers.input);
-            let polled = Pin::new(&mut *stream).poll_read(cx, &mut into);
+            let polled = Pin::new(&mut *input).poll_read(cx, &mut into);
             let filled = into.filled().len();
             match polled {
-                Poll::Pending => {
-                    worker.return_buffers(buffers);
-                    *waker.borrow_mut() = Some(cx.waker().clone());
-                    Poll::Pending
-                }
                 Poll::Ready(Ok(())) if filled > 0 => {
                     buffers.filled = filled;
-                    Poll::Ready(Ok(buffers))
+                    Poll::Ready(Ok(Event::Read(buffers)))
                 }
-                Poll::Ready(_) => {
+                polled => {
                     worker.return_buffers(buffers);
+                    if polled.is_pending() {
+                        link.wait(cx);
+                        return Poll::Pending;
+                    }
                     Poll::Ready(Err(End::Gone))
                 }
             }
         })
         .await
+    }
+
+    /// Sees to it that everything which was asked so far is answered.
+    async fn settle(&mut self) -> Result<(), End> {
+        if self.link.is_in_round() {
+            self.worker.decide_round();
+        }
+        if self.link.owes() {
+            self.link.phase.set(Phase::Writing);
+            self.link.send(&self.link.take_owed()).await.map_err(|_| End::Gone)?;
+        }
+        Ok(())
     }
 
     /// Runs every whole request of what was read, and writes the replies.
@@ -169,15 +171,14 @@ impl Connection {
         };
         let started = stretch.started();
         let worker = Rc::clone(&self.worker);
-        let now_us = worker.node.clock.at(started);
         // Taken out, so that the bytes can be borrowed while the turn works on the rest.
         let input = std::mem::take(&mut buffers.input);
         let mut partial = std::mem::take(&mut self.partial);
         let (end, consumed, commands) = if partial.is_empty() {
-            self.run_requests(buffers, &input[..buffers.filled], now_us).await
+            self.run_requests(buffers, &input[..buffers.filled], started).await
         } else {
             partial.extend_from_slice(&input[..buffers.filled]);
-            self.run_requests(buffers, &partial, now_us).await
+            self.run_requests(buffers, &partial, started).await
         };
         if partial.is_empty() {
             partial.extend_from_slice(&input[consumed..buffers.filled]);
@@ -192,11 +193,13 @@ impl Connection {
         self.client.note(&mut self.session);
         let counters = worker.counters();
         counters.received_bytes.add(buffers.filled as u64);
+        if self.link.is_in_round() {
+            return end;
+        }
         if buffers.was_alone() {
             stretch.end(counters);
         }
-        self.phase.set(Phase::Writing);
-        let written = write_all(&worker, &mut self.stream, &mut buffers.out).await;
+        let written = self.write(&mut buffers.out).await;
         counters.turn(commands, started.elapsed());
         written.and(end)
     }
@@ -206,11 +209,11 @@ impl Connection {
         &mut self,
         buffers: &mut TurnBuffers,
         bytes: &[u8],
-        now_us: u64,
+        started: Instant,
     ) -> (Result<(), End>, usize, u64) {
         let mut consumed = 0;
         let mut commands = 0;
-        let mut turn = Turn::new(&self.worker, buffers, now_us);
+        let mut turn = Turn::new(&self.worker, buffers, started);
         let end = loop {
             let window = &bytes[consumed..];
             match self.scanner.next(window) {
@@ -225,11 +228,10 @@ impl Connection {
                     self.scanner.set_authenticated(self.session.authenticated);
                     if turn.is_large() {
                         turn.finish(&self.session).await;
-                        self.phase.set(Phase::Writing);
-                        if let Err(end) = write_all(&self.worker, &mut self.stream, turn.out()).await {
+                        if let Err(end) = self.write(turn.out()).await {
                             break Err(end);
                         }
-                        self.phase.set(Phase::Turn);
+                        self.link.phase.set(Phase::Turn);
                         turn.refresh_clock();
                     }
                 }
@@ -243,36 +245,39 @@ impl Connection {
                 }
             }
         };
-        turn.finish(&self.session).await;
+        if !(end.is_ok() && turn.join_round(&self.link)) {
+            turn.finish(&self.session).await;
+        }
         (end, consumed, commands)
+    }
+
+    /// Sends what is in `out` and empties it. Nothing more is read from the client meanwhile, so a client that does not read
+    /// its replies holds one turn's worth of them, and only waits for itself.
+    async fn write(&self, out: &mut Vec<u8>) -> Result<(), End> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        if out.len() > self.worker.node.config.limits.output_bytes {
+            self.worker.counters().limit_hit(Bound::OutputBytes);
+            return Err(End::Asked);
+        }
+        self.worker.counters().sent_bytes.add(out.len() as u64);
+        self.link.phase.set(Phase::Writing);
+        let sent = self.link.send(out).await;
+        out.clear();
+        sent.map_err(|_| End::Gone)
     }
 }
 
 /// Closes a connection so that the client gets all its replies: a socket that is closed while requests lie unread in it is
 /// reset, and what was sent last is lost. So: say that nothing more comes, then take what the client still sends, for a while.
-async fn close(mut stream: TcpStream) {
+async fn close(mut input: OwnedReadHalf, link: &Link) {
     let mut sink = [0; 4096];
-    let _ = stream.shutdown().await;
+    let _ = socket2::SockRef::from(link.socket()).shutdown(Shutdown::Write);
     // With nothing unread, as on an idle connection, there is nothing to wait for.
-    if stream.try_read(&mut sink).is_err() {
+    if input.try_read(&mut sink).is_err() {
         return;
     }
-    let rest = async { while stream.read(&mut sink).await.is_ok_and(|count| count > 0) {} };
+    let rest = async { while input.read(&mut sink).await.is_ok_and(|count| count > 0) {} };
     let _ = tokio::time::timeout(CLOSE_PATIENCE, rest).await;
-}
-
-/// Sends what is in `out` and empties it. Nothing more is read from the client meanwhile, so a client that does not read
-/// its replies holds one turn's worth of them, and only waits for itself.
-async fn write_all(worker: &Worker, stream: &mut TcpStream, out: &mut Vec<u8>) -> Result<(), End> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    if out.len() > worker.node.config.limits.output_bytes {
-        worker.counters().limit_hit(Bound::OutputBytes);
-        return Err(End::Asked);
-    }
-    worker.counters().sent_bytes.add(out.len() as u64);
-    let sent = stream.write_all(out).await;
-    out.clear();
-    sent.map_err(|_| End::Gone)
 }

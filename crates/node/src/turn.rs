@@ -2,6 +2,7 @@
 
 use crate::keyspace;
 use crate::limits::Bound;
+use crate::link::Link;
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
 use crate::worker::Worker;
@@ -108,22 +109,25 @@ pub struct Turn<'a> {
     now_us: u64,
     /// Whether this worker is the only one.
     alone: bool,
+    /// When its requests were read.
+    started: Instant,
     /// When this worker last had the chance to do something else.
     slice_started: Instant,
 }
 
 impl<'a> Turn<'a> {
-    /// Starts a turn at that reading of the node's clock.
-    pub fn new(worker: &'a Rc<Worker>, buffers: &'a mut TurnBuffers, now_us: u64) -> Self {
+    /// Starts a turn whose requests were read at `started`.
+    pub fn new(worker: &'a Rc<Worker>, buffers: &'a mut TurnBuffers, started: Instant) -> Self {
         let alone = worker.node.workers() == 1;
         buffers.queue.start(!alone);
         buffers.unbroken = true;
         Self {
             worker,
             buffers,
-            now_us,
+            now_us: worker.node.clock.at(started),
             alone,
-            slice_started: Instant::now(),
+            started,
+            slice_started: started,
         }
     }
 
@@ -320,6 +324,20 @@ impl<'a> Turn<'a> {
             tokio::task::yield_now().await;
             self.slice_started = Instant::now();
         }
+    }
+
+    /// Leaves the checks of this turn to the worker's round, if they are few and all that there is to answer.
+    pub fn join_round(&mut self, link: &Rc<Link>) -> bool {
+        let buffers = &mut *self.buffers;
+        let only_checks = buffers.out.is_empty()
+            && buffers.local.is_empty()
+            && buffers.sent.is_empty()
+            && self.worker.round.admits(&buffers.queue);
+        if only_checks {
+            buffers.order.clear();
+            self.worker.join_round(&mut buffers.queue, link, self.started);
+        }
+        only_checks
     }
 
     /// Finishes the segment: everything that came so far is answered in `out`.

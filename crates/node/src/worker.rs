@@ -1,16 +1,17 @@
 //! A worker: one thread with its connections, its shard, its mailbox and the runtime that turns them.
 
-use crate::connection::{self, Phase, TurnBuffers};
+use crate::connection::{self, TurnBuffers};
+use crate::link::{Link, Phase};
 use crate::metrics::WorkerCounters;
 use crate::node::Node;
 use crate::remote::{Batch, Job, Replies};
+use crate::round::Round;
 use crate::stretch::Stretch;
 use crate::turn::SLICE;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -33,12 +34,7 @@ pub enum Control {
 #[derive(Debug)]
 struct Tracked {
     task: AbortHandle,
-    /// What it is doing.
-    phase: Rc<Cell<Phase>>,
-    /// Set to end it after the turn.
-    leave: Rc<Cell<bool>>,
-    /// Wakes it while it waits for requests.
-    waker: Rc<RefCell<Option<Waker>>>,
+    link: Rc<Link>,
 }
 
 /// One worker.
@@ -52,6 +48,8 @@ pub struct Worker {
     pub shard: RefCell<Shard>,
     /// Wall time minus node clock, refreshed now and then.
     pub wall_offset_us: Cell<i64>,
+    /// Checks of small turns that wait to be decided together.
+    pub round: Round,
     // Boxed: they are large, and change hands several times a turn.
     #[expect(clippy::vec_box, reason = "moved out and in as boxes")]
     buffers: RefCell<Vec<Box<TurnBuffers>>>,
@@ -120,39 +118,26 @@ impl Worker {
             worker: Rc::clone(self),
             id,
         };
-        let (phase, leave) = (Rc::new(Cell::new(Phase::Idle)), Rc::new(Cell::new(false)));
-        let waker = Rc::new(RefCell::new(None));
+        let (input, output) = stream.into_split();
+        let link = Rc::new(Link::new(output));
         let task = {
-            let (worker, phase, leave) = (Rc::clone(self), Rc::clone(&phase), Rc::clone(&leave));
-            let waker = Rc::clone(&waker);
+            let (worker, link) = (Rc::clone(self), Rc::clone(&link));
             tokio::task::spawn_local(async move {
                 let _gone = gone;
-                connection::serve(worker, stream, client, session, phase, leave, waker).await;
+                connection::serve(worker, input, link, client, session).await;
             })
         };
-        self.tracked.borrow_mut().insert(
-            id,
-            Tracked {
-                task: task.abort_handle(),
-                phase,
-                leave,
-                waker,
-            },
-        );
+        let task = task.abort_handle();
+        self.tracked.borrow_mut().insert(id, Tracked { task, link });
         Ok(())
     }
 
     /// Ends a connection, in the middle of a turn at its end. While it waits for its client to take replies, `at_once` says
     /// whether they are given up.
     fn end(tracked: &Tracked, at_once: bool) {
-        match tracked.phase.get() {
+        match tracked.link.phase.get() {
             Phase::Idle | Phase::Writing if at_once => tracked.task.abort(),
-            Phase::Idle | Phase::Turn | Phase::Writing => {
-                tracked.leave.set(true);
-                if let Some(waker) = tracked.waker.borrow_mut().take() {
-                    waker.wake();
-                }
-            }
+            Phase::Idle | Phase::Turn | Phase::Writing => tracked.link.ask_to_leave(),
         }
     }
 
@@ -377,6 +362,7 @@ pub fn run(
     let worker = Rc::new(Worker {
         index,
         wall_offset_us: Cell::new(0),
+        round: Round::default(),
         node,
         shard: RefCell::new(shard),
         buffers: RefCell::default(),
@@ -385,6 +371,7 @@ pub fn run(
     LocalSet::new().block_on(&runtime, async move {
         tokio::task::spawn_local(Rc::clone(&worker).run_mailbox(inbox.mailbox));
         tokio::task::spawn_local(Rc::clone(&worker).tidy());
+        tokio::task::spawn_local(Rc::clone(&worker).run_rounds());
         if let Some(listener) = listener {
             tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), listener));
         }

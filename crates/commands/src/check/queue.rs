@@ -86,6 +86,8 @@ pub struct CheckQueue {
     buckets: Vec<Bucket>,
     asked: Vec<Asked>,
     same_key: [u8; SAME_KEY_SLOTS],
+    /// Whether a check has a policy that is not built in.
+    guarded: bool,
     /// Whether `ends` is kept.
     track_ends: bool,
     /// Where each reply ends that was written since [`CheckQueue::start`].
@@ -100,6 +102,7 @@ impl Default for CheckQueue {
             buckets: Vec::with_capacity(MAX_BATCH),
             asked: Vec::with_capacity(MAX_BATCH),
             same_key: [NOBODY; SAME_KEY_SLOTS],
+            guarded: false,
             track_ends: false,
             ends: Vec::new(),
         }
@@ -128,6 +131,35 @@ impl CheckQueue {
         }
     }
 
+    /// How many checks wait.
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether all that wait are of policies built in, which cannot be slow.
+    pub fn is_trusted(&self) -> bool {
+        !self.guarded
+    }
+
+    /// Whether what waits in `other` can be appended.
+    pub fn has_room_for(&self, other: &CheckQueue) -> bool {
+        self.pending.len() + other.pending.len() <= MAX_BATCH
+    }
+
+    /// Takes over what waits in `other`.
+    pub fn append(&mut self, other: &mut CheckQueue) {
+        debug_assert!(self.has_room_for(other));
+        // A queue is flushed long before it holds 4 GiB of keys.
+        let base = self.keys.len() as u32;
+        self.keys.extend_from_slice(&other.keys);
+        self.pending.extend(other.pending.iter().map(|check| Pending {
+            key: (base + check.key.0, base + check.key.1),
+            ..*check
+        }));
+        self.guarded |= other.guarded;
+        other.drop_front(other.pending.len());
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
@@ -142,6 +174,7 @@ impl CheckQueue {
     fn drop_front(&mut self, n: usize) {
         self.pending.drain(..n);
         if self.pending.is_empty() {
+            self.guarded = false;
             self.keys.clear();
             self.keys.shrink_to(KEPT_KEY_BYTES);
         }
@@ -168,6 +201,7 @@ impl Shard {
         let params = self.intern(order.policy, order.quota)?;
         // Held until the flush: the cache of unused parameters must not lose what the queue refers to.
         self.policies.retain(params);
+        queue.guarded |= !self.policies.info(order.policy).trusted;
         let start = queue.keys.len() as u32;
         queue.keys.extend_from_slice(key);
         queue.pending.push(Pending {
@@ -213,6 +247,7 @@ impl Shard {
             same_key,
             track_ends,
             ends,
+            ..
         } = queue;
         // queue_check admitted the length, and the caller routed the key here by its slot.
         let keys: Keys<'_> = pending

@@ -1,0 +1,130 @@
+//! What the rest of a worker sees of a connection.
+
+use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
+use std::task::{Context, Waker};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Waiting for requests. Ending it loses nothing.
+    Idle,
+    /// Running commands. It must get to the end of its turn.
+    Turn,
+    /// Waiting for the client to take its replies. Everything has been run; ending it loses the replies.
+    Writing,
+}
+
+/// The part of a connection that its task shares with its worker: what it is doing, and the way to its client.
+#[derive(Debug)]
+pub struct Link {
+    /// What it is doing.
+    pub phase: Cell<Phase>,
+    /// Whether it should end after its turn.
+    leave: Cell<bool>,
+    /// Whether checks of its last turn wait in the worker's round.
+    in_round: Cell<bool>,
+    /// Replies of a round that the client did not take at once. The task sends them before it does anything else.
+    owed: RefCell<Vec<u8>>,
+    /// Wakes the task while it waits for requests.
+    waker: RefCell<Option<Waker>>,
+    out: OwnedWriteHalf,
+}
+
+impl Link {
+    /// The link of a new connection.
+    pub fn new(out: OwnedWriteHalf) -> Self {
+        Self {
+            phase: Cell::new(Phase::Idle),
+            leave: Cell::new(false),
+            in_round: Cell::new(false),
+            owed: RefCell::default(),
+            waker: RefCell::default(),
+            out,
+        }
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &TcpStream {
+        self.out.as_ref()
+    }
+
+    /// Asks the task to end after its turn.
+    pub fn ask_to_leave(&self) {
+        self.leave.set(true);
+        self.wake();
+    }
+
+    /// Whether it should end.
+    pub fn should_leave(&self) -> bool {
+        self.leave.get()
+    }
+
+    /// Notes who is to be woken.
+    pub fn wait(&self, cx: &Context<'_>) {
+        match &mut *self.waker.borrow_mut() {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether checks of the last turn wait in the worker's round.
+    pub fn is_in_round(&self) -> bool {
+        self.in_round.get()
+    }
+
+    /// Notes that they do.
+    pub fn enter_round(&self) {
+        self.in_round.set(true);
+    }
+
+    /// Sends the replies of a round; what the client does not take at once is owed.
+    pub fn leave_round(&self, replies: &[u8]) {
+        self.in_round.set(false);
+        let sent = match self.out.try_write(replies) {
+            Ok(sent) => sent,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            // The client is gone, which the task will read for itself.
+            Err(_) => return,
+        };
+        if sent < replies.len() {
+            self.owed.borrow_mut().extend_from_slice(&replies[sent..]);
+            self.wake();
+        }
+    }
+
+    /// Whether replies of a round are owed.
+    pub fn owes(&self) -> bool {
+        !self.owed.borrow().is_empty()
+    }
+
+    /// Takes them.
+    pub fn take_owed(&self) -> Vec<u8> {
+        self.owed.take()
+    }
+
+    /// Sends bytes, waiting for the client as long as it takes.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub async fn send(&self, mut bytes: &[u8]) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            match self.out.try_write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.out.writable().await?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

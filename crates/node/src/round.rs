@@ -1,0 +1,120 @@
+//! A round: the checks of small turns that are ready at the same time, decided together.
+//!
+//! A client that sends one check and waits makes a turn of one check. Decided alone, each would wait for its own cache misses
+//! and call the policies for itself. So the connections that are ready in one turn of the loop leave their checks here; a task
+//! that was woken by the first of them, and so runs after them, decides all at once and sends each its replies.
+
+use crate::link::Link;
+use crate::stretch::Stretch;
+use crate::worker::Worker;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+use tollgate_commands::{CheckQueue, Flow};
+use tollgate_protocol::Proto;
+
+/// Checks of a turn up to which it joins the round; more make a batch of their own.
+const CHECKS_OF_A_TURN: usize = 8;
+/// How long the first of a round waits for others at most: turns between may be long.
+const PATIENCE: Duration = Duration::from_micros(200);
+
+/// The round of a worker.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// Checks of the members, one member after the other.
+    queue: RefCell<CheckQueue>,
+    members: RefCell<Vec<Member>>,
+    replies: RefCell<Vec<u8>>,
+    /// Wakes the task that decides.
+    decider: RefCell<Option<Waker>>,
+}
+
+/// A turn of a round.
+#[derive(Debug)]
+struct Member {
+    link: Rc<Link>,
+    /// How many checks are its own.
+    checks: usize,
+    /// When it was read.
+    started: Instant,
+}
+
+impl Round {
+    /// Whether a turn with these checks, and nothing else, may join.
+    pub fn admits(&self, queue: &CheckQueue) -> bool {
+        // Policies that may be slow could keep other connections waiting; those built in cannot.
+        (1..=CHECKS_OF_A_TURN).contains(&queue.len()) && queue.is_trusted()
+    }
+}
+
+impl Worker {
+    /// Takes the checks of a turn that was read at `started` into the round, which answers them.
+    pub fn join_round(&self, queue: &mut CheckQueue, link: &Rc<Link>, started: Instant) {
+        let full = !self.round.queue.borrow().has_room_for(queue);
+        let first = self.round.members.borrow().first().map(|member| member.started);
+        if full || first.is_some_and(|first| started.saturating_duration_since(first) >= PATIENCE) {
+            self.decide_round();
+        }
+        link.enter_round();
+        let mut members = self.round.members.borrow_mut();
+        if members.is_empty()
+            && let Some(decider) = self.round.decider.take()
+        {
+            decider.wake();
+        }
+        members.push(Member {
+            link: Rc::clone(link),
+            checks: queue.len(),
+            started,
+        });
+        self.round.queue.borrow_mut().append(queue);
+    }
+
+    /// Decides the round and sends its replies.
+    pub fn decide_round(&self) {
+        let mut members = self.round.members.borrow_mut();
+        if members.is_empty() {
+            return;
+        }
+        let stretch = Stretch::short(Instant::now());
+        let mut queue = self.round.queue.borrow_mut();
+        let mut replies = self.round.replies.borrow_mut();
+        // Each check carries its own database and protocol.
+        let env = self.env(self.node.clock.at(stretch.started()), 0, Proto::Resp2);
+        // They are few and of policies that cannot be slow, so there is no need to let others run in between.
+        while self.shard.borrow_mut().flush(&env, &mut queue, &mut replies) == Flow::Yield {}
+        let counters = self.counters();
+        counters.sent_bytes.add(replies.len() as u64);
+        let decided = Instant::now();
+        let mut checks = 0;
+        let mut start = 0;
+        for member in members.drain(..) {
+            checks += member.checks;
+            let end = queue.ends()[checks - 1] as usize;
+            member.link.leave_round(&replies[start..end]);
+            start = end;
+            counters.turn(member.checks as u64, decided.saturating_duration_since(member.started));
+        }
+        replies.clear();
+        queue.start(true);
+        stretch.end(counters);
+    }
+
+    /// Decides rounds, each after the turns that were ready with its first.
+    pub async fn run_rounds(self: Rc<Self>) {
+        self.round.queue.borrow_mut().start(true);
+        loop {
+            poll_fn(|cx| {
+                if self.round.members.borrow().is_empty() {
+                    *self.round.decider.borrow_mut() = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Poll::Ready(())
+            })
+            .await;
+            self.decide_round();
+        }
+    }
+}
