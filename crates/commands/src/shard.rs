@@ -1,6 +1,6 @@
 //! A shard: the entries of a range of slots, and the policies that decide on them. One thread owns it.
 
-use crate::check::CheckQueue;
+use crate::check::{CheckQueue, OrderMemo};
 use crate::env::Env;
 use crate::error::CommandError;
 use crate::table::{Run, Spec};
@@ -163,6 +163,7 @@ pub struct Shard {
     shard_rules: Vec<ShardRule>,
     default_policy: PolicyId,
     last_params: Option<LastParams>,
+    last_order: OrderMemo,
     max_memory_bytes: usize,
     when_full: WhenFull,
     idle_us: u64,
@@ -223,6 +224,7 @@ impl Shard {
             shard_rules,
             default_policy,
             last_params: None,
+            last_order: OrderMemo::default(),
             max_memory_bytes: config.max_memory_bytes,
             when_full: config.when_full,
             idle_us: config.idle_us,
@@ -236,7 +238,7 @@ impl Shard {
         &mut self,
         env: &Env,
         queue: &mut CheckQueue,
-        spec: &Spec,
+        spec: &'static Spec,
         request: Request<'_>,
         out: &mut Vec<u8>,
     ) -> Step {
@@ -245,7 +247,11 @@ impl Shard {
                 if queue.is_full() {
                     return Step::FlushFirst;
                 }
-                match parse(self, request) {
+                let order = match self.last_order.recall(spec, request) {
+                    Some(order) => Ok(order),
+                    None => parse(self, request).inspect(|order| self.last_order.learn(spec, request, *order)),
+                };
+                match order {
                     Ok(order) if self.policies.info(order.policy).fields != Fields::Buffer => {
                         self.queue_check(env, queue, &order, request)
                     }

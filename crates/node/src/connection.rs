@@ -63,13 +63,7 @@ enum Event {
 }
 
 /// Serves a connection until it ends.
-pub async fn serve(
-    worker: Rc<Worker>,
-    input: OwnedReadHalf,
-    link: Rc<Link>,
-    client: Arc<Client>,
-    session: Session,
-) {
+pub async fn serve(worker: Rc<Worker>, input: OwnedReadHalf, link: Rc<Link>, client: Arc<Client>, session: Session) {
     let mut scanner = Scanner::new(worker.node.scan_limits);
     scanner.set_authenticated(session.authenticated);
     let mut connection = Connection {

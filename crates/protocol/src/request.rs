@@ -94,6 +94,21 @@ impl<'a> Request<'a> {
         self.args.get(index).map(|arg| &self.bytes[arg.range()])
     }
 
+    /// The bytes from the start of argument `first` to the end of the last one, with whatever is between them, and where each is
+    /// from the start of those bytes: equal for two requests only if these arguments are. Panics when `first >= len()`.
+    #[inline]
+    pub fn tail(&self, first: usize) -> (&'a [u8], impl ExactSizeIterator<Item = ArgRange> + use<'a>) {
+        let args = &self.args[first..];
+        let base = args[0].start;
+        let end = args[args.len() - 1].end;
+        // A request's arguments are in order, one after the other.
+        let ranges = args.iter().map(move |arg| ArgRange {
+            start: arg.start - base,
+            end: arg.end - base,
+        });
+        (&self.bytes[base as usize..end as usize], ranges)
+    }
+
     /// All arguments in order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + use<'a> {

@@ -5,7 +5,7 @@
 //! it, and fills the room with zeros before it writes. Its doubles are not in Redis's notation either, and for the other
 //! kinds a frame is as much code as the bytes. It is the reference in the tests: all that is written here, it reads back.
 
-use crate::decimal::{digit_count, write_digits_before};
+use crate::decimal::{OVERWRITTEN, digit_count, write_digits, write_digits_before};
 use crate::double::format_double;
 use crate::error::ProtocolError;
 
@@ -114,6 +114,24 @@ impl<'a> ReplyWriter<'a> {
             Ok(value) => self.count(b':', value),
             Err(_) => self.negative_int(value),
         }
+    }
+
+    /// The head of an array of `len` replies, and the first of them, which are integers. What checks answer, so it is put
+    /// together beside the buffer and copied once.
+    #[inline]
+    pub fn array_of_ints<const N: usize>(&mut self, len: usize, numbers: [i64; N]) {
+        let mut lines = [[0; LINE_BYTES_MAX + OVERWRITTEN]; N];
+        let lines = lines.as_flattened_mut();
+        self.len(b'*', len);
+        let mut at = 0;
+        for number in numbers {
+            lines[at..at + 2].copy_from_slice(b":-");
+            at += 1 + usize::from(number < 0);
+            at = write_digits(lines, at, number.unsigned_abs());
+            lines[at..at + 2].copy_from_slice(b"\r\n");
+            at += 2;
+        }
+        self.out.extend_from_slice(&lines[..at]);
     }
 
     /// A bulk string.

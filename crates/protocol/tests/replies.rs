@@ -74,6 +74,10 @@ fn integers_of_every_length() {
         let bulk = format!("${}\r\n{text}\r\n", text.len());
         assert_eq!(written(Proto::Resp2, |w| w.bulk_int(n)), bulk);
     }
+    let extremes = [0, i64::MIN, -1, i64::MAX, 10, 1_727_314_860_123];
+    let each = extremes.map(|n| format!(":{n}\r\n")).concat();
+    let array = written(Proto::Resp3, |w| w.array_of_ints(7, extremes));
+    assert_eq!(array, format!("*7\r\n{each}"));
     for len in [0, 9, 10, 99, 100, 999, 1000, 123_456] {
         let bulk = written(Proto::Resp2, |w| w.bulk(&vec![b'x'; len]));
         assert_eq!(bulk, format!("${len}\r\n{}\r\n", "x".repeat(len)));

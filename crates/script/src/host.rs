@@ -74,6 +74,14 @@ struct Policy {
     vm: usize,
 }
 
+/// Where parameters are resident.
+#[derive(Clone, Copy)]
+struct Placed {
+    params: ParamsId,
+    slot: u32,
+    vm: usize,
+}
+
 /// Index in `vms` of the one for files built into the binary, and the one for all others.
 const TRUSTED: usize = 0;
 const GUARDED: usize = 1;
@@ -224,6 +232,9 @@ impl PolicyHost {
     /// Whether states stored under the one can be checked under the other: both are of the policy of one name, in
     /// whichever version.
     pub fn same_policy(&self, a: ParamsId, b: ParamsId) -> bool {
+        if a == b {
+            return true;
+        }
         let (a, b) = (self.interner.get(a).policy, self.interner.get(b).policy);
         a == b || self.info(a).name == self.info(b).name
     }
@@ -248,15 +259,21 @@ impl PolicyHost {
         }
         let room = self.make_room(2 * batch.len());
         let mut pending = [0_usize; 2];
+        let mut last = None;
         for op in 0..batch.len() {
-            if batch.status(op) == Status::Pending {
+            let is_pending = batch.status(op) == Status::Pending;
+            batch.set_route(op, is_pending);
+            if is_pending {
                 let prepared = match &room {
-                    Ok(()) => self.prepare(batch, op),
+                    Ok(()) => self.prepare(batch, op, &mut last),
                     Err(error) => Err(self.fault(batch.op_params(op), Fault::Error(error.to_string()))),
                 };
                 match prepared {
                     Ok(vm) => pending[vm] += 1,
-                    Err(fault) => batch.fail(op, fault),
+                    Err(fault) => {
+                        batch.fail(op, fault);
+                        batch.set_route(op, false);
+                    }
                 }
             }
         }
@@ -297,9 +314,11 @@ impl PolicyHost {
 
     /// Runs the pending operations of one VM; `mixed` when the batch has some of the other, too.
     fn run_in(&mut self, vm: usize, batch: &mut Batch, mixed: bool) -> Progress {
-        for op in 0..batch.len() {
-            let run = batch.status(op) == Status::Pending && (!mixed || self.vm_of(batch.op_params(op)) == vm);
-            batch.set_route(op, run);
+        if mixed {
+            for op in 0..batch.len() {
+                let run = batch.status(op) == Status::Pending && self.vm_of(batch.op_params(op)) == vm;
+                batch.set_route(op, run);
+            }
         }
         let Self {
             vms,
@@ -315,24 +334,35 @@ impl PolicyHost {
         if done { Progress::Done } else { Progress::More }
     }
 
-    /// Makes the parameters of an operation and its state resident; returns its VM.
-    fn prepare(&mut self, batch: &mut Batch, op: usize) -> Result<usize, PolicyFault> {
+    /// Makes the parameters of an operation and its state resident; returns its VM. `last` is for the next call of this run, since
+    /// most operations of a batch have the same parameters.
+    fn prepare(&mut self, batch: &mut Batch, op: usize, last: &mut Option<Placed>) -> Result<usize, PolicyFault> {
         let params = batch.op_params(op);
-        let slot = self.resident(params)?;
-        batch.set_op_slot(op, slot);
-        let policy = self.interner.get(params).policy;
-        let Policy { info, vm, .. } = &self.policies[policy.0 as usize];
-        let vm = *vm;
-        if info.fields == Fields::Buffer {
-            return Err(self.fault(params, Fault::StateSize { bytes: 0, max: 0 }));
-        }
+        let placed = match *last {
+            Some(placed) if placed.params == params => placed,
+            _ => {
+                let slot = self.resident(params)?;
+                let policy = self.interner.get(params).policy;
+                let Policy { info, vm, .. } = &self.policies[policy.0 as usize];
+                let vm = *vm;
+                if info.fields == Fields::Buffer {
+                    return Err(self.fault(params, Fault::StateSize { bytes: 0, max: 0 }));
+                }
+                *last.insert(Placed { params, slot, vm })
+            }
+        };
+        batch.set_op_slot(op, placed.slot);
         let state = batch.op_state(op);
-        if batch.state_count(state) == 0 {
-            return Ok(vm);
+        if batch.state_count(state) > 0 {
+            let stored = batch.state_params(state);
+            let slot = if stored == params {
+                placed.slot
+            } else {
+                self.resident(stored)?
+            };
+            batch.set_state_slot(state, slot);
         }
-        let slot = self.resident(batch.state_params(state))?;
-        batch.set_state_slot(state, slot);
-        Ok(vm)
+        Ok(placed.vm)
     }
 
     /// Makes sure that `more` parameters can be made resident without dropping any.

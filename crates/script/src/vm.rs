@@ -76,7 +76,7 @@ impl Vm {
         let scratch = lua.create_buffer([])?;
         let meter = guarded.then(|| Meter::install(&lua, image.clone()));
         let mut vm = Self {
-            run: driver.raw_get("run")?,
+            run: driver.raw_get(if guarded { "run" } else { "run_trusted" })?,
             load: driver.raw_get("load")?,
             place: driver.raw_get("place")?,
             flush: driver.raw_get("flush")?,

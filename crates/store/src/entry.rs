@@ -370,17 +370,9 @@ impl<'a> EntryRef<'a> {
     pub(crate) fn bucket(&self, expiry: Expiry) -> Bucket<'a> {
         let meta = self.meta();
         let (state_len, body) = self.body();
-        let state = if meta & BLOB != 0 {
-            State::Blob(&body[..state_len])
-        } else {
-            let mut numbers = Numbers {
-                len: (meta & NUMBERS_MASK) as u8,
-                ..Numbers::default()
-            };
-            for (at, value) in numbers.values.iter_mut().take(usize::from(numbers.len)).enumerate() {
-                *value = f64::from_bits(u64_at(body, at * 8));
-            }
-            State::Numbers(numbers)
+        let state = match self.numbers() {
+            Some((numbers, _)) => State::Numbers(numbers),
+            None => State::Blob(&body[..state_len]),
         };
         let key_at = state_len + rule_len(meta);
         Bucket {
@@ -391,6 +383,24 @@ impl<'a> EntryRef<'a> {
             state,
             key: &body[key_at..key_at + key_len(meta)],
         }
+    }
+
+    /// The state, if it is numbers, and whether the flag for the caller is set.
+    #[inline]
+    pub(crate) fn numbers(&self) -> Option<(Numbers, bool)> {
+        let meta = self.meta();
+        if meta & BLOB != 0 {
+            return None;
+        }
+        let (_, body) = self.body();
+        let mut numbers = Numbers {
+            len: (meta & NUMBERS_MASK) as u8,
+            ..Numbers::default()
+        };
+        for (at, value) in numbers.values.iter_mut().take(usize::from(numbers.len)).enumerate() {
+            *value = f64::from_bits(u64_at(body, at * 8));
+        }
+        Some((numbers, meta & PINNED != 0))
     }
 
     /// Its bytes in the page, alone.

@@ -31,6 +31,7 @@ mod entry;
 mod expiry;
 mod key;
 mod layout;
+mod locate;
 mod page;
 mod rebuild;
 mod scan;
@@ -41,16 +42,15 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod trash;
-mod warm;
 mod words;
 
 pub use entry::{Bucket, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, Numbers, State, StateError};
 pub use expiry::{EXPIRY_UNIT_US, Expiry};
 pub use key::{DATABASES, Key, KeyError, Keyspace, MAX_KEY_BYTES, Space};
 pub use layout::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES};
+pub use locate::LOCATE_BATCH;
 pub use scan::{Cursor, SCAN_SLOTS_PER_STEP};
 pub use slot::{SLOTS, slot_of};
-pub use store::{Place, Removed, SlotMeta, Store};
+pub use store::{NumbersAt, Place, Removed, SlotMeta, Store};
 pub use sweep::SweepProgress;
 pub use trash::Trash;
-pub use warm::WARM_BATCH;

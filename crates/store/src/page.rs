@@ -160,13 +160,19 @@ impl Page {
         u64_at(&self.bytes, home(key.hash, usize::from(self.index_len)))
     }
 
-    /// The offset of the first candidate in the group at which the search starts; any offset if there is none.
+    /// Where the first candidate in the group is at which the search starts.
     #[inline]
-    pub(crate) fn likely_offset(&self, key: &Key, group: u64) -> u16 {
+    pub(crate) fn likely_spot(&self, key: &Key, group: u64) -> Option<Spot> {
         let index_len = usize::from(self.index_len);
         let (marks, _) = candidates(group, tag_of(key.hash));
-        let ahead = if marks == 0 { 0 } else { first_byte(marks) };
-        self.offset(wrap(home(key.hash, index_len) + ahead, index_len))
+        if marks == 0 {
+            return None;
+        }
+        let position = wrap(home(key.hash, index_len) + first_byte(marks), index_len);
+        Some(Spot {
+            position: position as u16,
+            offset: self.offset(position),
+        })
     }
 
     /// Reads the start of an entry and what is a cache line further.

@@ -14,6 +14,25 @@ pub fn slot_of(key: &[u8]) -> u16 {
 
 #[inline]
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    has_brace(key).then(|| tag_of_braces(key)).flatten()
+}
+
+/// Whether there is a `{`, which most keys are without: eight bytes at a time.
+#[inline]
+fn has_brace(key: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let (words, rest) = key.as_chunks::<8>();
+    let mut marks = 0;
+    for word in words {
+        // A byte that is `{` becomes zero, which is the only one that borrows from its own top bit.
+        let word = u64::from_ne_bytes(*word) ^ (ONES * b'{' as u64);
+        marks |= word.wrapping_sub(ONES) & !word;
+    }
+    marks & (ONES << 7) != 0 || rest.contains(&b'{')
+}
+
+#[cold]
+fn tag_of_braces(key: &[u8]) -> Option<&[u8]> {
     let open = key.iter().position(|&byte| byte == b'{')?;
     let rest = &key[open + 1..];
     let close = rest.iter().position(|&byte| byte == b'}')?;
@@ -119,6 +138,21 @@ mod tests {
         assert_eq!(slot_of(b"foo{bar"), whole(b"foo{bar"));
         assert_eq!(slot_of(b"foo}bar{"), whole(b"foo}bar{"));
         assert_eq!(slot_of(b"}{a}"), whole(b"a"));
+    }
+
+    #[test]
+    fn a_brace_is_seen_wherever_it_is() {
+        for len in 0..40 {
+            let mut key = vec![b'z'; len];
+            assert!(!has_brace(&key));
+            for at in 0..len {
+                for byte in 0..=255 {
+                    key[at] = byte;
+                    assert_eq!(has_brace(&key), byte == b'{', "{byte} at {at} of {len}");
+                }
+                key[at] = b'|';
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The store of one shard: its keyspaces, its slots, and what is done to one key.
 
-use crate::entry::{self, Bucket, EntryRef, EntryView, MAX_BLOB_BYTES, State, StateError, Value};
+use crate::entry::{self, Bucket, EntryRef, EntryView, MAX_BLOB_BYTES, Numbers, State, StateError, Value};
 use crate::expiry::{Base, Expiry};
 use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, Keyspace, Space};
 use crate::layout::{Bounds, size_class};
@@ -36,6 +36,15 @@ pub struct Place {
     keyspace: u8,
     #[cfg(debug_assertions)]
     generation: u64,
+}
+
+/// What a check reads of a bucket whose state is numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumbersAt {
+    /// The expiry that the user asked for, if there is one.
+    pub pinned: Option<Expiry>,
+    /// The policy's state.
+    pub state: Numbers,
 }
 
 /// What a removed entry had that others count.
@@ -146,6 +155,11 @@ impl Store {
     }
 
     #[inline]
+    pub(crate) fn place_of(&self, key: &Key, page: u32, spot: Spot) -> Place {
+        self.place(key.keyspace, self.local(key.slot), (page, spot))
+    }
+
+    #[inline]
     fn check(&self, place: Place) {
         #[cfg(debug_assertions)]
         assert_eq!(
@@ -175,6 +189,23 @@ impl Store {
     pub fn bucket(&self, place: Place) -> Bucket<'_> {
         let entry = self.entry(place);
         entry.bucket(self.base.expiry(entry.expiry()))
+    }
+
+    /// The number of the interned limit of the bucket at a place.
+    #[inline]
+    pub fn params(&self, place: Place) -> u32 {
+        self.entry(place).params()
+    }
+
+    /// The bucket at a place without its key, if its state is numbers.
+    #[inline]
+    pub fn numbers(&self, place: Place) -> Option<NumbersAt> {
+        let entry = self.entry(place);
+        let (state, pinned) = entry.numbers()?;
+        Some(NumbersAt {
+            pinned: pinned.then(|| self.base.expiry(entry.expiry())),
+            state,
+        })
     }
 
     /// The bucket at a place, with what its key belongs to and its slot.

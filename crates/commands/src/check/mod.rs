@@ -2,12 +2,14 @@
 
 mod alone;
 mod direct;
+mod memo;
 mod parse;
 mod queue;
 mod reply;
 
 pub(crate) use alone::{rl_refund, rl_reset};
 pub use direct::{DirectAgainst, DirectAnswer, DirectCheck};
+pub(crate) use memo::OrderMemo;
 pub(crate) use parse::{cl_throttle, rl_check};
 pub use queue::{CheckQueue, Flow};
 

@@ -1,7 +1,7 @@
 //! The queue of a turn's checks, and how a batch of them is decided.
 //!
 //! A flush goes over the batch in passes, so that the cache misses of different keys overlap and Lua is called once:
-//! warm the store, find the buckets, decide, write the states back (first those that stay in place, then those that move or are
+//! look the buckets up, decide, write the states back (first those that stay in place, then those that move or are
 //! new, since an insert invalidates places), answer in order.
 
 use super::reply::{Shown, decision, write};
@@ -18,8 +18,6 @@ const SAME_KEY_SLOTS: usize = 2 * MAX_BATCH;
 const NOBODY: u8 = u8::MAX;
 /// Microseconds in policies after which a flush lets others run, although its last batch is done.
 const SPENT_MAX_US: u64 = 500;
-/// Checks from which on the store is warmed before it is asked.
-const WARM_MIN: usize = 4;
 /// Key bytes that a queue keeps between turns; a huge key's memory is given back.
 const KEPT_KEY_BYTES: usize = 64 * 1024;
 
@@ -259,10 +257,8 @@ impl Shard {
             })
             .collect();
         debug_assert_eq!(keys.len(), pending.len(), "a key of another shard");
-        // Overlapping the misses of a few keys gains less than another pass costs.
-        if keys.len() >= WARM_MIN {
-            self.store.warm(&keys);
-        }
+        let mut places = [None; MAX_BATCH];
+        self.store.locate(&keys, &mut places);
         self.batch.clear();
         buckets.clear();
         asked.clear();
@@ -270,7 +266,7 @@ impl Shard {
         let trusted = pending
             .first()
             .is_some_and(|check| self.policies.info(check.policy).trusted);
-        for (index, (check, key)) in pending.iter().zip(&keys).enumerate() {
+        for (index, ((check, key), place)) in pending.iter().zip(&keys).zip(places).enumerate() {
             if self.policies.info(check.policy).trusted != trusted {
                 // Each of the host's two VMs decides in order, but one after the other: a batch keeps to one of them, so that
                 // what is decided is always a prefix.
@@ -279,7 +275,7 @@ impl Shard {
             let bucket = match find_bucket(same_key, &keys, buckets, key) {
                 Ok(bucket) => bucket,
                 Err(slot) => {
-                    let Some(bucket) = self.load_bucket(env, index as u8, check, key) else {
+                    let Some(bucket) = self.load_bucket(env, index as u8, check, key, place) else {
                         break;
                     };
                     same_key[slot] = buckets.len() as u8;
@@ -314,39 +310,41 @@ impl Shard {
         (decided, progress)
     }
 
-    /// Looks a bucket up and puts its state into the batch. `None` if that has to wait until the earlier checks are decided.
-    fn load_bucket(&mut self, env: &Env, first: u8, check: &Pending, key: &Key<'_>) -> Option<Bucket> {
+    /// Puts the state of the bucket at `place` into the batch. `None` if that has to wait until the earlier checks are decided.
+    fn load_bucket(
+        &mut self,
+        env: &Env,
+        first: u8,
+        check: &Pending,
+        key: &Key<'_>,
+        mut place: Option<Place>,
+    ) -> Option<Bucket> {
         let clock_offset_us = self.store.slot(key.slot()).map_or(0, |slot| slot.clock_offset_us);
         let clock_us = env.now_us.saturating_add_signed(clock_offset_us);
-        let mut place = self.store.find(key);
-        if let Some(found) = place
-            && !self
-                .policies
-                .same_policy(ParamsId(self.store.bucket(found).params), check.params)
-        {
-            // A bucket of another policy that is full by now is as if it were not there; but removing it invalidates places.
-            if first > 0 {
-                return None;
-            }
-            if self.remove_if_full(env, key) {
-                place = None;
+        let mut params = check.params;
+        if let Some(found) = place {
+            params = ParamsId(self.store.params(found));
+            if !self.policies.same_policy(params, check.params) {
+                // A bucket of another policy that is full by now is as if it were not there; but removing it invalidates places.
+                if first > 0 {
+                    return None;
+                }
+                if self.remove_if_full(env, key) {
+                    (place, params) = (None, check.params);
+                }
             }
         }
-        let (params, pinned, state) = match place {
-            None => (check.params, None, self.batch.state(StateIn::NEW)),
-            Some(place) => {
-                let stored = self.store.bucket(place);
-                let params = ParamsId(stored.params);
-                let state = match &stored.state {
-                    State::Numbers(numbers) => self.batch.state(StateIn {
-                        params: Some(params),
-                        fields: numbers,
-                    }),
-                    // Of a policy with a buffer, so not that of a queued check.
-                    State::Blob(_) => self.batch.state(StateIn::NEW),
-                };
-                (params, stored.pinned.then_some(stored.expiry), state)
+        let (pinned, state) = match place.map(|place| self.store.numbers(place)) {
+            None => (None, self.batch.state(StateIn::NEW)),
+            Some(Some(stored)) => {
+                let state = self.batch.state(StateIn {
+                    params: Some(params),
+                    fields: &stored.state,
+                });
+                (stored.pinned, state)
             }
+            // Of a policy with a buffer, so not that of a queued check, which is refused.
+            Some(None) => (None, self.batch.state(StateIn::NEW)),
         };
         Some(Bucket {
             first,
@@ -361,29 +359,17 @@ impl Shard {
         })
     }
 
-    /// Whether a bucket is stored just so.
-    fn is_stored(&self, place: Place, params: ParamsId, fields: &[f64]) -> bool {
-        let stored = self.store.bucket(place);
-        stored.params == params.0 && matches!(&stored.state, State::Numbers(numbers) if numbers[..] == *fields)
-    }
-
     /// Stores the changed states: what stays in place first, since an insert invalidates places.
     fn write_back(&mut self, keys: &Keys<'_>, buckets: &mut [Bucket]) {
         let mut moving = smallvec::SmallVec::<[u8; MAX_BATCH]>::new();
         for (index, bucket) in buckets.iter().enumerate() {
             let Some(full_at_us) = bucket.full_at_us else { continue };
+            // A denial leaves most states as they are: nothing to write, and nothing to replicate.
+            if !self.batch.is_changed(bucket.state) {
+                continue;
+            }
             let after = self.batch.state_after(bucket.state);
-            if !after.changed {
-                continue;
-            }
             let (expiry, pinned) = self.expiry(full_at_us, after.params, bucket.pinned);
-            if bucket
-                .place
-                .is_some_and(|place| self.is_stored(place, after.params, after.fields()))
-            {
-                // A denial leaves most states as they are: nothing to write, and nothing to replicate.
-                continue;
-            }
             let in_place = bucket
                 .place
                 .is_some_and(|place| self.store.update(place, after.params.0, expiry, pinned, after.fields()));
@@ -499,9 +485,9 @@ fn note_full_at(pending: &[Pending], asked: &[Asked], buckets: &mut [Bucket], ba
     for (check, asked) in pending.iter().zip(asked) {
         if let Asked::Op { op, bucket } = *asked
             && !check.peek
-            && let Ok(outcome) = batch.outcome(op)
+            && let Some(full_at_us) = batch.full_at_us(op)
         {
-            buckets[usize::from(bucket)].full_at_us = Some(outcome.full_at_us.max(0) as u64);
+            buckets[usize::from(bucket)].full_at_us = Some(full_at_us.max(0) as u64);
         }
     }
 }

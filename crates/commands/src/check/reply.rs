@@ -76,10 +76,7 @@ pub(crate) fn write_fields(out: &mut Vec<u8>, proto: Proto, numbers: [i64; 5], s
     let mut reply = ReplyWriter::new(out, proto);
     match proto {
         Proto::Resp2 => {
-            reply.array(6);
-            for n in numbers {
-                reply.int(n);
-            }
+            reply.array_of_ints(6, numbers);
             reply.bulk(source);
         }
         Proto::Resp3 => {
@@ -106,14 +103,12 @@ fn write_throttle(out: &mut Vec<u8>, proto: Proto, shown: &Shown) {
     };
     let reset_s = us_to_s_ceil(decision.full_at_us.saturating_sub(shown.clock_us)) as i64;
     let mut reply = ReplyWriter::new(out, proto);
-    reply.array(5);
-    for n in [
+    let numbers = [
         i64::from(!decision.allowed),
         shown.burst as i64,
         decision.remaining as i64,
         retry_s,
         reset_s,
-    ] {
-        reply.int(n);
-    }
+    ];
+    reply.array_of_ints(5, numbers);
 }

@@ -62,7 +62,7 @@ fn marks_follow_the_slot_s_changes() {
 }
 
 #[test]
-fn warming_changes_nothing() {
+fn located_together_as_found_one_by_one() {
     let mut store = Store::with_bounds(0..SLOTS, 11, 0, TINY);
     for number in 0..500u32 {
         put_numbered(&mut store, format!("{{t}}{number}").as_bytes(), Expiry::NEVER, number);
@@ -72,7 +72,10 @@ fn warming_changes_nothing() {
         .iter()
         .map(|name| store.key(Space::Db(0), name.as_bytes()).unwrap())
         .collect();
-    store.warm(&keys);
-    store.warm(&[]);
-    assert_eq!(keys.iter().filter(|key| store.find(key).is_some()).count(), 500);
+    let mut places = vec![None; keys.len()];
+    store.locate(&keys, &mut places);
+    store.locate(&[], &mut places);
+    let found: Vec<_> = keys.iter().map(|key| store.find(key)).collect();
+    assert_eq!(places, found);
+    assert_eq!(found.iter().flatten().count(), 500);
 }

@@ -1,0 +1,58 @@
+//! Looking up a batch of keys, with the cache misses of different keys at the same time.
+
+use crate::key::Key;
+use crate::page::Page;
+use crate::store::{Place, Store};
+use std::hint::black_box;
+
+/// The most keys that are looked up together.
+pub const LOCATE_BATCH: usize = 64;
+
+impl Store {
+    /// [`Store::find`] of each of `keys`, into the place of the same index, one level of all keys before the next level of any, so
+    /// that the processor waits for the misses of a level together.
+    ///
+    /// # Panics
+    /// When `places` is shorter than `keys`.
+    pub fn locate(&self, keys: &[Key], places: &mut [Option<Place>]) {
+        for (keys, places) in keys.chunks(LOCATE_BATCH).zip(places.chunks_mut(LOCATE_BATCH)) {
+            self.locate_batch(keys, &mut places[..keys.len()]);
+        }
+    }
+
+    fn locate_batch(&self, keys: &[Key], places: &mut [Option<Place>]) {
+        let mut pages: [Option<(u32, &Page)>; LOCATE_BATCH] = [None; LOCATE_BATCH];
+        let mut groups = [0; LOCATE_BATCH];
+        let mut spots = [None; LOCATE_BATCH];
+        // What is only read so that it will be there.
+        let mut read = 0;
+        for (key, page) in keys.iter().zip(&mut pages) {
+            let local = usize::from(key.slot - self.first_slot);
+            read += u64::from(self.metas[local].changes);
+            let map = self.tables[usize::from(key.keyspace)].maps.get(local);
+            *page = map.and_then(|map| {
+                let number = map.page_of(key.hash);
+                Some((number, map.page(number))).filter(|(_, page)| page.live > 0)
+            });
+        }
+        for ((key, page), group) in keys.iter().zip(&pages).zip(&mut groups) {
+            *group = page.map_or(0, |(_, page)| page.tags_at_home(key));
+        }
+        for (((key, page), group), spot) in keys.iter().zip(&pages).zip(groups).zip(&mut spots) {
+            *spot = page.and_then(|(_, page)| page.likely_spot(key, group));
+        }
+        for (page, spot) in pages.iter().zip(spots).take(keys.len()) {
+            if let (Some((_, page)), Some(spot)) = (page, spot) {
+                read += page.touch(spot.offset);
+            }
+        }
+        black_box(read);
+        for (((key, page), spot), place) in keys.iter().zip(&pages).zip(spots).zip(places) {
+            *place = page.and_then(|(number, page)| {
+                let likely = spot.filter(|spot| page.entry(spot.offset).is_of(key));
+                let spot = likely.or_else(|| page.find(key))?;
+                Some(self.place_of(key, number, spot))
+            });
+        }
+    }
+}
