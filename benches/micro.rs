@@ -7,7 +7,7 @@ use clap::Parser;
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::Arc;
-use tollgate_commands::{CheckQueue, CommandTable, Env, Flow, Shard, ShardConfig, Step, WhenFull};
+use tollgate_commands::{CheckQueue, CommandTable, Env, Flow, LastCommand, Shard, ShardConfig, Step, WhenFull};
 use tollgate_loadgen::keys::{Distribution, KEY_BYTES, Keys, first_key, patch};
 use tollgate_loadgen::report::{median, range, table};
 use tollgate_loadgen::servers::Workload;
@@ -126,6 +126,7 @@ fn scan(report: &mut Report) -> Timed<()> {
     let input = WORKLOAD.check().batch(BATCH);
     let mut scanner = Scanner::new(ScanLimits::default());
     let table = CommandTable::default();
+    let mut last_command = LastCommand::default();
     for resolve in [false, true] {
         let name = if resolve {
             "scan a request and find its command"
@@ -140,7 +141,7 @@ fn scan(report: &mut Report) -> Timed<()> {
                 };
                 let request = scanner.request(&input[at..]);
                 if resolve {
-                    black_box(table.resolve(request)?);
+                    black_box(table.resolve(request, &mut last_command)?);
                 } else {
                     black_box(request);
                 }
@@ -266,6 +267,7 @@ fn lookup(report: &mut Report) -> Timed<()> {
 fn shard(report: &mut Report) -> Timed<()> {
     let template = WORKLOAD.check();
     let table = CommandTable::default();
+    let mut last_command = LastCommand::default();
     for count in [1_000, 1_000_000] {
         for size in [1, BATCH] {
             let name = format!("scan, decide and answer a check, {count} keys, batch of {size}");
@@ -304,7 +306,7 @@ fn shard(report: &mut Report) -> Timed<()> {
                         return Err("the scanner found no request".into());
                     };
                     let request = scanner.request(&input[at..]);
-                    let (spec, _) = table.resolve(request)?;
+                    let (spec, _) = table.resolve(request, &mut last_command)?;
                     if shard.run(&env, &mut queue, spec, request, &mut out) == Step::FlushFirst {
                         return Err("a batch did not fit the queue".into());
                     }

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tollgate_commands::{CheckQueue, CommandTable, Env, Flow, Shard, ShardConfig, Step, WhenFull};
+use tollgate_commands::{CheckQueue, CommandTable, Env, Flow, LastCommand, Shard, ShardConfig, Step, WhenFull};
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::{Progress, Proto, ScanLimits, Scanner, encode_request};
 use tollgate_suite::{Client, Node};
@@ -103,7 +103,7 @@ fn run(shard: &mut Shard, args: &[&str], now_us: u64) -> Vec<u8> {
     assert!(matches!(scanner.next(&request), Ok(Progress::Request { .. })));
     let request = scanner.request(&request);
     let table = CommandTable::default();
-    let (spec, _) = table.resolve(request).expect("a command");
+    let (spec, _) = table.resolve(request, &mut LastCommand::default()).expect("a command");
     let env = Env {
         db: 0,
         proto: Proto::Resp2,

@@ -42,7 +42,7 @@ pub use keyspace::{
     KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, STEP_ENTRIES_MAX, ScanCursor,
     ScanOp, Scanned,
 };
-pub use lookup::CommandTable;
+pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
 pub use shard::{FaultKind, PolicyStats, Shard, ShardConfig, ShardError, ShardStats, Step, Verdict, WhenFull};

@@ -8,6 +8,29 @@ use tollgate_protocol::Request;
 /// The longest name of a command or subcommand.
 const NAME_MAX_BYTES: usize = 32;
 
+/// The command that was found last, by its name as the client wrote it: most requests ask for the same as the one before.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LastCommand {
+    name: [u8; NAME_MAX_BYTES],
+    name_bytes: usize,
+    spec: Option<&'static Spec>,
+}
+
+impl LastCommand {
+    #[inline]
+    fn find(&mut self, table: &CommandTable, name: &[u8]) -> Option<&'static Spec> {
+        if name == &self.name[..self.name_bytes] {
+            return self.spec;
+        }
+        let spec = table.find(name)?;
+        // A name that is longer is not found.
+        self.name[..name.len()].copy_from_slice(name);
+        self.name_bytes = name.len();
+        self.spec = Some(spec);
+        self.spec
+    }
+}
+
 /// All commands by lower-case name.
 #[derive(Debug, Clone)]
 pub struct CommandTable {
@@ -36,13 +59,18 @@ impl CommandTable {
         self.by_name.get(&*lower).copied()
     }
 
-    /// What a request asks for, down to the subcommand, and the position of its first key if it has keys.
+    /// What a request asks for, down to the subcommand, and the position of its first key if it has keys. `last` is the same from
+    /// call to call, and at first its default.
     ///
     /// # Errors
     /// No such command or subcommand, or a number of arguments that it does not take. Then the request does nothing.
     #[inline]
-    pub fn resolve(&self, request: Request<'_>) -> Result<(&'static Spec, Option<usize>), CommandError> {
-        let Some(mut spec) = self.find(request.arg(0)) else {
+    pub fn resolve(
+        &self,
+        request: Request<'_>,
+        last: &mut LastCommand,
+    ) -> Result<(&'static Spec, Option<usize>), CommandError> {
+        let Some(mut spec) = last.find(self, request.arg(0)) else {
             return Err(unknown_command(request));
         };
         if !spec.subcommands.is_empty()
@@ -110,8 +138,9 @@ mod tests {
 
     fn resolve(line: &str) -> Result<(&'static str, Option<usize>), String> {
         with_line(line, |request| {
+            let mut last = LastCommand::default();
             CommandTable::default()
-                .resolve(request)
+                .resolve(request, &mut last)
                 .map(|(spec, key)| (spec.name, key))
                 .map_err(|error| error.to_string())
         })
@@ -125,6 +154,23 @@ mod tests {
         assert_eq!(resolve("OBJECT encoding k"), Ok(("object|encoding", Some(2))));
         assert_eq!(resolve("del a b c"), Ok(("del", Some(1))));
         assert_eq!(resolve("COMMAND"), Ok(("command", None)));
+    }
+
+    #[test]
+    fn the_last_command_is_told_from_the_next() {
+        let table = CommandTable::default();
+        let mut last = LastCommand::default();
+        for line in [
+            "", "PING", "PING", "ping", "PIN", "PINGS", "", "TTL k", "PTTL k", "TTL k", "PING",
+        ] {
+            let found = |last: &mut LastCommand| {
+                let resolved = with_line(line, |request| table.resolve(request, last));
+                resolved
+                    .map(|(spec, key)| (spec.name, key))
+                    .map_err(|error| error.to_string())
+            };
+            assert_eq!(found(&mut last), found(&mut LastCommand::default()), "{line}");
+        }
     }
 
     #[test]

@@ -98,23 +98,25 @@ pub(crate) fn session(node: &TestNode, id: u64) -> Session {
 
 /// Resolves and runs a connection command as the node does, and returns what the client reads.
 pub(crate) fn run(node: &TestNode, session: &mut Session, request: Request<'_>) -> String {
-    use crate::{CommandTable, ConnectionCall, Run};
+    use crate::{CommandTable, ConnectionCall, LastCommand, Run};
     let env: Env = session.env(5_000_000, 1_000_000_000_000_000);
     let mut out = Vec::new();
-    let result = CommandTable::default().resolve(request).and_then(|(spec, _)| {
-        session.may_run(spec)?;
-        session.begin(spec, env.now_us);
-        let Run::Connection(run) = spec.run else {
-            panic!("{} is no command of a connection", spec.name)
-        };
-        run(&mut ConnectionCall {
-            session,
-            node,
-            env: &env,
-            request,
-            out: &mut out,
-        })
-    });
+    let result = CommandTable::default()
+        .resolve(request, &mut LastCommand::default())
+        .and_then(|(spec, _)| {
+            session.may_run(spec)?;
+            session.begin(spec, env.now_us);
+            let Run::Connection(run) = spec.run else {
+                panic!("{} is no command of a connection", spec.name)
+            };
+            run(&mut ConnectionCall {
+                session,
+                node,
+                env: &env,
+                request,
+                out: &mut out,
+            })
+        });
     if let Err(error) = result {
         assert!(out.is_empty(), "an error after a part of a reply");
         error.write(&mut out, session.proto);

@@ -1,7 +1,7 @@
 //! Shards for unit tests.
 
 use crate::test_request::with_line;
-use crate::{CheckQueue, CommandTable, Env, Flow, KeyspaceRun, Run, Shard, ShardConfig, Step, WhenFull};
+use crate::{CheckQueue, CommandTable, Env, Flow, KeyspaceRun, LastCommand, Run, Shard, ShardConfig, Step, WhenFull};
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::RuleSet;
@@ -70,22 +70,24 @@ impl TestShards {
     pub fn run(&mut self, line: &str) -> String {
         let env = self.env();
         let mut out = Vec::new();
-        with_line(line, |request| match self.table.resolve(request) {
-            Err(error) => error.write(&mut out, env.proto),
-            Ok((spec, Some(key))) => {
-                let owner = self.owner(request.arg(key));
-                let mut queue = CheckQueue::default();
-                let step = self.shards[owner].run(&env, &mut queue, spec, request, &mut out);
-                assert_eq!(step, Step::Done);
-                while self.shards[owner].flush(&env, &mut queue, &mut out) == Flow::Yield {}
-            }
-            Ok((spec, None)) => {
-                let Run::Keyspace(command) = spec.run else {
-                    panic!("{} needs no shard", spec.name)
-                };
-                match KeyspaceRun::new(command, &env, request, self.slots.clone(), 1000) {
-                    Err(error) => error.write(&mut out, env.proto),
-                    Ok(run) => self.carry(run, &mut out),
+        with_line(line, |request| {
+            match self.table.resolve(request, &mut LastCommand::default()) {
+                Err(error) => error.write(&mut out, env.proto),
+                Ok((spec, Some(key))) => {
+                    let owner = self.owner(request.arg(key));
+                    let mut queue = CheckQueue::default();
+                    let step = self.shards[owner].run(&env, &mut queue, spec, request, &mut out);
+                    assert_eq!(step, Step::Done);
+                    while self.shards[owner].flush(&env, &mut queue, &mut out) == Flow::Yield {}
+                }
+                Ok((spec, None)) => {
+                    let Run::Keyspace(command) = spec.run else {
+                        panic!("{} needs no shard", spec.name)
+                    };
+                    match KeyspaceRun::new(command, &env, request, self.slots.clone(), 1000) {
+                        Err(error) => error.write(&mut out, env.proto),
+                        Ok(run) => self.carry(run, &mut out),
+                    }
                 }
             }
         });

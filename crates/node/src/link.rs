@@ -128,3 +128,57 @@ impl Link {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn what_a_client_does_not_take_at_once_is_owed_and_sent_in_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (mut client, accepted) = (client.await.unwrap(), listener.accept().await.unwrap().0);
+        let (_input, output) = accepted.into_split();
+        let link = Link::new(output);
+        let round: Vec<u8> = (0..64 * 1024).map(|i| (i % 251) as u8).collect();
+        let mut rounds = 0;
+        while !link.owes() {
+            link.enter_round();
+            link.leave_round(&round);
+            assert!(!link.is_in_round());
+            rounds += 1;
+            assert!(rounds < 10_000, "the system takes everything");
+        }
+        let owed = link.take_owed();
+        assert!(!link.owes() && owed.len() <= round.len() && round.ends_with(&owed));
+        let read = async {
+            let mut bytes = vec![0; rounds * round.len()];
+            client.read_exact(&mut bytes).await.unwrap();
+            bytes
+        };
+        let (sent, bytes) = tokio::join!(link.send(&owed), read);
+        sent.unwrap();
+        assert!(bytes.chunks(round.len()).all(|chunk| chunk == round));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_gone_is_owed_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = (client.await.unwrap(), listener.accept().await.unwrap().0);
+        let (_input, output) = accepted.into_split();
+        let link = Link::new(output);
+        socket2::SockRef::from(&client)
+            .set_linger(Some(std::time::Duration::ZERO))
+            .unwrap();
+        drop(client);
+        // The reset may take a moment to arrive.
+        for _ in 0..1_000 {
+            link.leave_round(b"reply");
+            assert!(!link.owes());
+        }
+        assert!(link.send(b"reply").await.is_err());
+    }
+}

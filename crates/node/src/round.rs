@@ -87,6 +87,8 @@ impl Worker {
         while self.shard.borrow_mut().flush(&env, &mut queue, &mut replies) == Flow::Yield {}
         let counters = self.counters();
         counters.sent_bytes.add(replies.len() as u64);
+        counters.rounds.add(1);
+        counters.round_turns.add(members.len() as u64);
         let decided = Instant::now();
         let mut checks = 0;
         let mut start = 0;

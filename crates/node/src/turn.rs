@@ -9,7 +9,7 @@ use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tollgate_commands::{CheckQueue, CommandError, ConnectionCall, Env, Run, Session, Spec, Step};
+use tollgate_commands::{CheckQueue, CommandError, ConnectionCall, Env, LastCommand, Run, Session, Spec, Step};
 use tollgate_protocol::Request;
 use tollgate_store::slot_of;
 
@@ -34,6 +34,7 @@ pub struct TurnBuffers {
     /// Local replies of a segment that has remote ones too.
     local: Vec<u8>,
     queue: CheckQueue,
+    last_command: LastCommand,
     order: Order,
     /// For each worker: commands that go to its shard with the next send.
     outgoing: Vec<Batch>,
@@ -67,6 +68,7 @@ impl TurnBuffers {
             out: Vec::new(),
             local: Vec::new(),
             queue: CheckQueue::default(),
+            last_command: LastCommand::default(),
             order: Order::default(),
             outgoing,
             numbers: vec![0; workers],
@@ -153,7 +155,11 @@ impl<'a> Turn<'a> {
     /// Runs a request, or queues it, or sends it on its way.
     pub async fn run(&mut self, session: &mut Session, request: Request<'_>) {
         let env = self.env(session);
-        let resolved = self.worker.node.commands.resolve(request);
+        let resolved = self
+            .worker
+            .node
+            .commands
+            .resolve(request, &mut self.buffers.last_command);
         let (spec, key) = match resolved.and_then(|found| session.may_run(found.0).map(|()| found)) {
             Ok(found) => found,
             Err(_) if is_http(request) => {

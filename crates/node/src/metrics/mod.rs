@@ -79,6 +79,10 @@ pub struct WorkerCounters {
     pub forwarded_commands: Counter,
     /// Batches in which they went.
     pub forwarded_batches: Counter,
+    /// Rounds decided.
+    pub rounds: Counter,
+    /// Turns that they were made of.
+    pub round_turns: Counter,
     /// Requests that broke the protocol.
     pub protocol_errors: Counter,
     /// Connections taken on.
@@ -116,6 +120,8 @@ impl WorkerCounters {
             commands: Counter::default(),
             forwarded_commands: Counter::default(),
             forwarded_batches: Counter::default(),
+            rounds: Counter::default(),
+            round_turns: Counter::default(),
             protocol_errors: Counter::default(),
             connections_opened: Counter::default(),
             connections_closed: Counter::default(),

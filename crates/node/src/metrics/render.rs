@@ -60,6 +60,18 @@ impl Metrics {
             "Batches in which commands went to the shard of another worker.",
             self.sum(|worker| &worker.forwarded_batches),
         );
+        text.single(
+            "tollgate_rounds_total",
+            Counter,
+            "Batches in which the checks of several small turns were decided together.",
+            self.sum(|worker| &worker.rounds),
+        );
+        text.single(
+            "tollgate_round_turns_total",
+            Counter,
+            "Turns decided in rounds.",
+            self.sum(|worker| &worker.round_turns),
+        );
         text.histogram(
             "tollgate_command_duration_seconds",
             "Time from the read that brought a command to the write of its reply.",

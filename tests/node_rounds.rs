@@ -1,0 +1,182 @@
+//! Rounds: the checks of small turns that are ready together are decided together, and each client gets its own replies.
+
+use std::time::Duration;
+use tollgate_suite::{Client, Node, Value};
+
+const CLIENTS: usize = 64;
+
+fn metric(node: &Node, name: &str) -> u64 {
+    let body = node.http("GET", "/metrics", "").body;
+    let line = body.lines().find(|line| line.split(' ').next() == Some(name));
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    value.and_then(|value| value.parse().ok()).expect(name)
+}
+
+/// Sends a request of each client before any reply is read, so that many are ready at the same time.
+fn together(clients: &mut [Client], request: impl Fn(usize) -> String) -> Vec<Value> {
+    for (number, client) in clients.iter_mut().enumerate() {
+        let request = request(number);
+        client.send(&request.split(' ').collect::<Vec<_>>());
+    }
+    clients.iter_mut().map(Client::receive).collect()
+}
+
+fn admitted(reply: &Value) -> i64 {
+    reply.items()[0].int()
+}
+
+#[test]
+fn one_limit_holds_over_the_clients_of_a_round() {
+    for workers in ["1", "2"] {
+        let node = Node::start(&["--workers", workers]);
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| node.client()).collect();
+        let mut sum = 0;
+        for _ in 0..20 {
+            sum += together(&mut clients, |_| "RL.CHECK one LIMIT 100 PER 30d".into())
+                .iter()
+                .map(admitted)
+                .sum::<i64>();
+        }
+        assert_eq!(sum, 100, "{workers} workers");
+        let (rounds, turns) = (
+            metric(&node, "tollgate_rounds_total"),
+            metric(&node, "tollgate_round_turns_total"),
+        );
+        assert!(rounds > 0 && turns > rounds, "{turns} turns in {rounds} rounds");
+        if workers == "1" {
+            assert_eq!(turns, 20 * CLIENTS as u64);
+        }
+    }
+}
+
+#[test]
+fn each_client_of_a_round_has_its_protocol_database_and_replies() {
+    let node = Node::start(&["--workers", "1"]);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| node.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        if number % 2 == 1 {
+            client.hello3();
+        }
+        assert_eq!(client.line(&format!("SELECT {}", number % 16)).text(), "OK");
+    }
+    for turn in 1..=8 {
+        let replies = together(&mut clients, |number| {
+            if number % 3 == 0 {
+                format!("RL.CHECK k LIMIT {} PER 30d", 1_000 + number)
+            } else {
+                format!("RL.CHECK k:{number} LIMIT {} PER 30d", 1_000 + number)
+            }
+        });
+        for (number, reply) in replies.iter().enumerate() {
+            let limit = 1_000 + number as i64;
+            let (shown, remaining) = if number % 2 == 1 {
+                (reply.field("limit").int(), reply.field("remaining").int())
+            } else {
+                (reply.items()[1].int(), reply.items()[2].int())
+            };
+            assert_eq!(shown, limit, "client {number}");
+            if number % 3 != 0 {
+                assert_eq!(remaining, limit - turn, "client {number}");
+            }
+        }
+    }
+    // Those with a common key have it by database: 22 clients share 16 databases.
+    let mut used = [0; 16];
+    (0..CLIENTS)
+        .filter(|number| number % 3 == 0)
+        .for_each(|number| used[number % 16] += 8);
+    for (db, used) in used.iter().enumerate().filter(|(_, used)| **used > 0) {
+        let mut client = node.client();
+        client.line(&format!("SELECT {db}"));
+        let reply = client.line("RL.CHECK k LIMIT 1000 PER 30d PEEK");
+        assert_eq!(reply.items()[2].int(), 1_000 - used, "database {db}");
+    }
+}
+
+#[test]
+fn a_client_that_goes_on_before_its_round_is_decided_gets_its_replies_in_order() {
+    let node = Node::start(&["--workers", "1"]);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| node.client()).collect();
+    for turn in 0..50 {
+        for client in &mut clients {
+            client.send(&["RL.CHECK", "shared", "LIMIT", "1000000", "PER", "30d"]);
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.send(&["ECHO", &format!("{turn}:{number}")]);
+            client.send(&["RL.CHECK", "other", "LIMIT", "1000000", "PER", "30d"]);
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            assert_eq!(admitted(&client.receive()), 1);
+            assert_eq!(client.receive().text(), format!("{turn}:{number}"));
+            assert_eq!(admitted(&client.receive()), 1);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_closes_its_side_still_gets_its_reply() {
+    let node = Node::start(&["--workers", "1"]);
+    for _ in 0..50 {
+        let mut clients: Vec<Client> = (0..8).map(|_| node.client()).collect();
+        for client in &mut clients {
+            client.send(&["RL.CHECK", "k", "LIMIT", "1000000", "PER", "30d"]);
+            client.shutdown_write();
+        }
+        for client in &mut clients {
+            let reply = client.receive_to_end();
+            assert!(
+                reply.starts_with(b"*6\r\n:1\r\n"),
+                "{:?}",
+                String::from_utf8_lossy(&reply)
+            );
+        }
+    }
+}
+
+#[test]
+fn clients_that_vanish_cost_the_others_nothing() {
+    let node = Node::start(&["--workers", "1"]);
+    let mut staying: Vec<Client> = (0..16).map(|_| node.client()).collect();
+    for _ in 0..50 {
+        let mut vanishing: Vec<Client> = (0..16).map(|_| node.client()).collect();
+        for client in &mut vanishing {
+            client.send(&["RL.CHECK", "gone", "LIMIT", "1000000", "PER", "30d"]);
+        }
+        drop(vanishing);
+        let replies = together(&mut staying, |number| {
+            format!("RL.CHECK stays:{number} LIMIT 1000 PER 30d")
+        });
+        assert!(replies.iter().all(|reply| admitted(reply) == 1));
+    }
+}
+
+#[test]
+fn custom_policies_stay_out_of_rounds_and_in_order() {
+    let node = Node::start(&["--workers", "1", "--lua", "lua/examples"]);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| node.client()).collect();
+    for _ in 0..10 {
+        let replies = together(&mut clients, |number| {
+            let policy = if number % 2 == 0 { "penalty_box" } else { "token_bucket" };
+            format!("RL.CHECK k:{number} LIMIT 5 PER 30d POLICY {policy}")
+        });
+        assert!(replies.iter().all(|reply| reply.items()[1].int() == 5));
+    }
+    assert_eq!(metric(&node, "tollgate_round_turns_total"), 10 * CLIENTS as u64 / 2);
+}
+
+#[test]
+fn a_drain_answers_what_a_round_holds() {
+    for _ in 0..5 {
+        let mut node = Node::start(&["--workers", "1"]);
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| node.client()).collect();
+        for client in &mut clients {
+            assert_eq!(client.line("PING").text(), "PONG");
+            client.send(&["RL.CHECK", "k", "LIMIT", "1000000", "PER", "30d"]);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(node.stop().success());
+        for client in &mut clients {
+            assert!(client.receive_to_end().starts_with(b"*6\r\n:1\r\n"));
+        }
+    }
+}
