@@ -23,6 +23,39 @@ fn a_full_bucket_is_as_if_it_were_not_there() {
 }
 
 #[test]
+fn a_full_bucket_of_another_policy_does_not_confuse_its_neighbours() {
+    let node = Node::start(&["--workers", "1"]);
+    let mut client = node.client();
+    // All in one slot, so that the removal of one moves others.
+    let keys: Vec<String> = (0..40).map(|i| format!("{{t}}{i}")).collect();
+    let check = |key: &str, limit: &str, per: &str, policy: &str| -> Vec<String> {
+        ["RL.CHECK", key, "LIMIT", limit, "PER", per, "POLICY", policy]
+            .map(String::from)
+            .to_vec()
+    };
+    for round in 0..10 {
+        let filled: Vec<_> = keys
+            .iter()
+            .map(|key| check(key, "1000", "1h", "token_bucket"))
+            .collect();
+        client.pipeline(&filled);
+        client.line("RL.RESET {t}0");
+        client.command(&check("{t}0", "1000", "1s", "leaky_bucket"));
+        std::thread::sleep(Duration::from_millis(20));
+        // The first is full by now, and gives way to a bucket of another policy.
+        let replies = client.pipeline(&filled);
+        assert_eq!(replies[0].items()[2].int(), 999);
+        for (number, reply) in replies.iter().enumerate().skip(1) {
+            assert_eq!(
+                reply.items()[2].int(),
+                1000 - 2 * (round + 1),
+                "key {number}, round {round}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_pin_ends_when_its_time_has_come() {
     let node = Node::start(&["--workers", "1"]);
     let mut client = node.client();

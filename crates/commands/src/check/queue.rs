@@ -259,6 +259,15 @@ impl Shard {
         debug_assert_eq!(keys.len(), pending.len(), "a key of another shard");
         let mut places = [None; MAX_BATCH];
         self.store.locate(&keys, &mut places);
+        if let (Some(check), Some(key), Some(place)) = (pending.first(), keys.first(), places[0])
+            && !self
+                .policies
+                .same_policy(ParamsId(self.store.params(place)), check.params)
+            && self.remove_if_full(env, key)
+        {
+            // A bucket of another policy that is full by now is as if it were not there; and a removal moves others.
+            self.store.locate(&keys, &mut places);
+        }
         self.batch.clear();
         buckets.clear();
         asked.clear();
@@ -317,21 +326,16 @@ impl Shard {
         first: u8,
         check: &Pending,
         key: &Key<'_>,
-        mut place: Option<Place>,
+        place: Option<Place>,
     ) -> Option<Bucket> {
         let clock_offset_us = self.store.slot(key.slot()).map_or(0, |slot| slot.clock_offset_us);
         let clock_us = env.now_us.saturating_add_signed(clock_offset_us);
         let mut params = check.params;
         if let Some(found) = place {
             params = ParamsId(self.store.params(found));
-            if !self.policies.same_policy(params, check.params) {
-                // A bucket of another policy that is full by now is as if it were not there; but removing it invalidates places.
-                if first > 0 {
-                    return None;
-                }
-                if self.remove_if_full(env, key) {
-                    (place, params) = (None, check.params);
-                }
+            if first > 0 && !self.policies.same_policy(params, check.params) {
+                // It may be full, and is removed then. But that would invalidate places: it begins a batch of its own.
+                return None;
             }
         }
         let (pinned, state) = match place.map(|place| self.store.numbers(place)) {
