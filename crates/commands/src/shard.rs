@@ -163,6 +163,7 @@ pub struct Shard {
     shard_rules: Vec<ShardRule>,
     default_policy: PolicyId,
     last_params: Option<LastParams>,
+    /// Whoever replaces rules or policies replaces this, too.
     last_order: OrderMemo,
     max_memory_bytes: usize,
     when_full: WhenFull,

@@ -103,7 +103,9 @@ pub async fn serve(worker: Rc<Worker>, input: OwnedReadHalf, link: Rc<Link>, cli
         }
     };
     tracing::trace!(event = "connection_ended", id = connection.client.id, why = ?end);
-    if !matches!(end, End::Gone) && connection.settle().await.is_ok() {
+    // A client may have closed its side only; if it is gone altogether, sending fails at once.
+    let settled = connection.settle().await;
+    if settled.is_ok() && !matches!(end, End::Gone) {
         connection.link.phase.set(Phase::Idle);
         close(connection.input, &connection.link).await;
     }
@@ -116,6 +118,9 @@ impl Connection {
             worker, input, link, ..
         } = self;
         poll_fn(|cx| {
+            if link.is_broken() {
+                return Poll::Ready(Err(End::Gone));
+            }
             if link.should_leave() {
                 return Poll::Ready(Err(End::Asked));
             }
@@ -165,6 +170,7 @@ impl Connection {
         };
         let started = stretch.started();
         let worker = Rc::clone(&self.worker);
+        worker.decide_overdue_round(started);
         // Taken out, so that the bytes can be borrowed while the turn works on the rest.
         let input = std::mem::take(&mut buffers.input);
         let mut partial = std::mem::take(&mut self.partial);
@@ -188,6 +194,7 @@ impl Connection {
         let counters = worker.counters();
         counters.received_bytes.add(buffers.filled as u64);
         if self.link.is_in_round() {
+            // The round counts the rest. What was done so far is the scan of a few requests, too short to count as a stretch.
             return end;
         }
         if buffers.was_alone() {
@@ -239,7 +246,7 @@ impl Connection {
                 }
             }
         };
-        if !(end.is_ok() && turn.join_round(&self.link)) {
+        if !(end.is_ok() && turn.join_round(&self.link, commands)) {
             turn.finish(&self.session).await;
         }
         (end, consumed, commands)

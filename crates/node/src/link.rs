@@ -9,11 +9,11 @@ use tokio::net::tcp::OwnedWriteHalf;
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Waiting for requests. Ending it loses nothing.
+    /// Waiting for requests. Ending it loses nothing: the replies of a round are sent all the same.
     Idle,
     /// Running commands. It must get to the end of its turn.
     Turn,
-    /// Waiting for the client to take its replies. Everything has been run; ending it loses the replies.
+    /// Waiting for the client to take its replies. Ending it loses those, but nothing that was begun is left half done.
     Writing,
 }
 
@@ -26,6 +26,8 @@ pub struct Link {
     leave: Cell<bool>,
     /// Whether checks of its last turn wait in the worker's round.
     in_round: Cell<bool>,
+    /// Whether a reply could not be sent.
+    broken: Cell<bool>,
     /// Replies of a round that the client did not take at once. The task sends them before it does anything else.
     owed: RefCell<Vec<u8>>,
     /// Wakes the task while it waits for requests.
@@ -40,6 +42,7 @@ impl Link {
             phase: Cell::new(Phase::Idle),
             leave: Cell::new(false),
             in_round: Cell::new(false),
+            broken: Cell::new(false),
             owed: RefCell::default(),
             waker: RefCell::default(),
             out,
@@ -92,13 +95,20 @@ impl Link {
         let sent = match self.out.try_write(replies) {
             Ok(sent) => sent,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            // The client is gone, which the task will read for itself.
-            Err(_) => return,
+            Err(_) => {
+                self.broken.set(true);
+                return self.wake();
+            }
         };
         if sent < replies.len() {
             self.owed.borrow_mut().extend_from_slice(&replies[sent..]);
             self.wake();
         }
+    }
+
+    /// Whether a reply could not be sent, so that there is no point in going on.
+    pub fn is_broken(&self) -> bool {
+        self.broken.get()
     }
 
     /// Whether replies of a round are owed.
@@ -179,6 +189,7 @@ mod tests {
             link.leave_round(b"reply");
             assert!(!link.owes());
         }
+        assert!(link.is_broken());
         assert!(link.send(b"reply").await.is_err());
     }
 }

@@ -17,11 +17,11 @@ use tollgate_protocol::Proto;
 
 /// Checks of a turn up to which it joins the round; more make a batch of their own.
 const CHECKS_OF_A_TURN: usize = 8;
-/// How long the first of a round waits for others at most: turns between may be long.
+/// How long the first of a round waits before work that may be long: it waits for this and one piece of such work at most.
 const PATIENCE: Duration = Duration::from_micros(200);
 
 /// The round of a worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Round {
     /// Checks of the members, one member after the other.
     queue: RefCell<CheckQueue>,
@@ -41,6 +41,19 @@ struct Member {
     started: Instant,
 }
 
+impl Default for Round {
+    fn default() -> Self {
+        let mut queue = CheckQueue::default();
+        queue.start(true);
+        Self {
+            queue: RefCell::new(queue),
+            members: RefCell::default(),
+            replies: RefCell::default(),
+            decider: RefCell::default(),
+        }
+    }
+}
+
 impl Round {
     /// Whether a turn with these checks, and nothing else, may join.
     pub fn admits(&self, queue: &CheckQueue) -> bool {
@@ -52,9 +65,7 @@ impl Round {
 impl Worker {
     /// Takes the checks of a turn that was read at `started` into the round, which answers them.
     pub fn join_round(&self, queue: &mut CheckQueue, link: &Rc<Link>, started: Instant) {
-        let full = !self.round.queue.borrow().has_room_for(queue);
-        let first = self.round.members.borrow().first().map(|member| member.started);
-        if full || first.is_some_and(|first| started.saturating_duration_since(first) >= PATIENCE) {
+        if !self.round.queue.borrow().has_room_for(queue) {
             self.decide_round();
         }
         link.enter_round();
@@ -70,6 +81,14 @@ impl Worker {
             started,
         });
         self.round.queue.borrow_mut().append(queue);
+    }
+
+    /// Decides the round if its first has waited for long by `now`. Called before work that may be long itself.
+    pub fn decide_overdue_round(&self, now: Instant) {
+        let first = self.round.members.borrow().first().map(|member| member.started);
+        if first.is_some_and(|first| now.saturating_duration_since(first) >= PATIENCE) {
+            self.decide_round();
+        }
     }
 
     /// Decides the round and sends its replies.
@@ -89,7 +108,7 @@ impl Worker {
         counters.sent_bytes.add(replies.len() as u64);
         counters.rounds.add(1);
         counters.round_turns.add(members.len() as u64);
-        let decided = Instant::now();
+        stretch.end(counters);
         let mut checks = 0;
         let mut start = 0;
         for member in members.drain(..) {
@@ -97,16 +116,14 @@ impl Worker {
             let end = queue.ends()[checks - 1] as usize;
             member.link.leave_round(&replies[start..end]);
             start = end;
-            counters.turn(member.checks as u64, decided.saturating_duration_since(member.started));
+            counters.turn(member.checks as u64, member.started.elapsed());
         }
         replies.clear();
         queue.start(true);
-        stretch.end(counters);
     }
 
     /// Decides rounds, each after the turns that were ready with its first.
     pub async fn run_rounds(self: Rc<Self>) {
-        self.round.queue.borrow_mut().start(true);
         loop {
             poll_fn(|cx| {
                 if self.round.members.borrow().is_empty() {

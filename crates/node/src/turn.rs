@@ -332,10 +332,11 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Leaves the checks of this turn to the worker's round, if they are few and all that there is to answer.
-    pub fn join_round(&mut self, link: &Rc<Link>) -> bool {
+    /// Leaves the checks of this turn to the worker's round, if they are few and all of the `commands` that it had.
+    pub fn join_round(&mut self, link: &Rc<Link>, commands: u64) -> bool {
         let buffers = &mut *self.buffers;
-        let only_checks = buffers.out.is_empty()
+        let only_checks = buffers.queue.len() as u64 == commands
+            && buffers.out.is_empty()
             && buffers.local.is_empty()
             && buffers.sent.is_empty()
             && self.worker.round.admits(&buffers.queue);

@@ -144,6 +144,7 @@ impl Worker {
     /// Runs a batch for another worker.
     async fn run_batch(&self, batch: Batch, queue: &mut CheckQueue, reply_to: oneshot::Sender<Replies>) {
         let stretch = Stretch::long();
+        self.decide_overdue_round(stretch.started());
         let now_us = self.node.clock.at(stretch.started());
         let mut replies = Replies {
             bytes: Vec::new(),
@@ -256,6 +257,7 @@ impl Worker {
     fn tidy_step(&self, budget: Duration) -> bool {
         let stretch = Stretch::long();
         let started = stretch.started();
+        self.decide_overdue_round(started);
         let now_us = self.node.clock.at(started);
         let mut shard = self.shard.borrow_mut();
         let mut more = true;
@@ -288,6 +290,8 @@ impl Worker {
                     while !self.tracked.borrow().is_empty() {
                         tokio::time::sleep(DRAIN_POLL).await;
                     }
+                    // Of connections that were ended otherwise.
+                    self.decide_round();
                     // The other workers' connections may still wait for this shard.
                     self.node.worker_drained();
                     while !self.node.all_drained() {

@@ -120,6 +120,7 @@ impl<'a> ReplyWriter<'a> {
     /// together beside the buffer and copied once.
     #[inline]
     pub fn array_of_ints<const N: usize>(&mut self, len: usize, numbers: [i64; N]) {
+        debug_assert!(N <= len);
         let mut lines = [[0; LINE_BYTES_MAX + OVERWRITTEN]; N];
         let lines = lines.as_flattened_mut();
         self.len(b'*', len);

@@ -252,18 +252,12 @@ impl Batch {
         (self.status(op) == Status::Done).then(|| self.get_f64(op_at(op) + OP_FULL_AT) as i64)
     }
 
-    /// Whether an operation changed the state.
-    #[inline]
-    pub fn is_changed(&self, state: StateIx) -> bool {
-        self.image[state_at(state.0 as usize) + STATE_CHANGED] != 0
-    }
-
     /// The state after all operations on it.
     pub fn state_after(&self, state: StateIx) -> StateAfter {
         let state = state.0 as usize;
         StateAfter {
             params: self.state_params(state),
-            changed: self.is_changed(StateIx(state as u16)),
+            changed: self.image[state_at(state) + STATE_CHANGED] != 0,
             count: self.state_count(state),
             fields: self.state_fields(state),
         }

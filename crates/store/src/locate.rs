@@ -7,6 +7,8 @@ use std::hint::black_box;
 
 /// The most keys that are looked up together.
 pub const LOCATE_BATCH: usize = 64;
+/// Keys from which on that gains more than the passes cost.
+const LOCATE_MIN: usize = 4;
 
 impl Store {
     /// [`Store::find`] of each of `keys`, into the place of the same index, one level of all keys before the next level of any, so
@@ -15,6 +17,12 @@ impl Store {
     /// # Panics
     /// When `places` is shorter than `keys`.
     pub fn locate(&self, keys: &[Key], places: &mut [Option<Place>]) {
+        if keys.len() < LOCATE_MIN {
+            for (key, place) in keys.iter().zip(places) {
+                *place = self.find(key);
+            }
+            return;
+        }
         for (keys, places) in keys.chunks(LOCATE_BATCH).zip(places.chunks_mut(LOCATE_BATCH)) {
             self.locate_batch(keys, &mut places[..keys.len()]);
         }

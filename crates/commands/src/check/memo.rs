@@ -11,7 +11,7 @@ const FIRST: usize = 2;
 const ARGS_MAX: usize = 16;
 const BYTES_MAX: usize = 256;
 
-/// What the last check asked for, apart from its key. It must be forgotten when a rule or a policy changes.
+/// What the last check asked for, apart from its key. It refers to the shard's rules and policies as they are.
 #[derive(Debug, Default)]
 pub(crate) struct OrderMemo {
     /// The command.
@@ -28,7 +28,7 @@ impl OrderMemo {
         if request.len() != FIRST + self.ranges.len() || !self.spec.is_some_and(|last| std::ptr::eq(last, spec)) {
             return None;
         }
-        // The length that was compared is not that of a check without further arguments: such a one is never remembered.
+        // There is an argument FIRST: what is remembered has at least one.
         let (bytes, ranges) = request.tail(FIRST);
         let same = bytes == self.bytes && ranges.eq(self.ranges.iter().copied());
         self.order.filter(|_| same)

@@ -76,7 +76,7 @@ enum Asked {
     OtherPolicy(ParamsId),
 }
 
-/// Checks of one connection's turn that wait to be decided together. Reused from turn to turn, it keeps its memory.
+/// Checks of one connection's turn, or of several small ones, that wait to be decided together. Reused from turn to turn, it keeps its memory.
 #[derive(Debug)]
 pub struct CheckQueue {
     pending: Vec<Pending>,
@@ -218,7 +218,8 @@ impl Shard {
     }
 
     /// Decides what is queued and writes the replies, in order. [`Flow::Yield`] means that the policies used up their
-    /// time and that checks are left: let others run, then call again. `env` is that of the connection.
+    /// time and that checks are left: let others run, then call again. Of `env` only the times count: each check has its own database and
+    /// protocol.
     pub fn flush(&mut self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> Flow {
         let mut spent_us = 0;
         while !queue.is_empty() {
@@ -275,7 +276,7 @@ impl Shard {
         let trusted = pending
             .first()
             .is_some_and(|check| self.policies.info(check.policy).trusted);
-        for (index, ((check, key), place)) in pending.iter().zip(&keys).zip(places).enumerate() {
+        for (index, ((check, key), place)) in pending.iter().zip(&keys).zip(&places).enumerate() {
             if self.policies.info(check.policy).trusted != trusted {
                 // Each of the host's two VMs decides in order, but one after the other: a batch keeps to one of them, so that
                 // what is decided is always a prefix.
@@ -284,7 +285,7 @@ impl Shard {
             let bucket = match find_bucket(same_key, &keys, buckets, key) {
                 Ok(bucket) => bucket,
                 Err(slot) => {
-                    let Some(bucket) = self.load_bucket(env, index as u8, check, key, place) else {
+                    let Some(bucket) = self.load_bucket(env, index as u8, check, key, *place) else {
                         break;
                     };
                     same_key[slot] = buckets.len() as u8;
@@ -368,11 +369,12 @@ impl Shard {
         let mut moving = smallvec::SmallVec::<[u8; MAX_BATCH]>::new();
         for (index, bucket) in buckets.iter().enumerate() {
             let Some(full_at_us) = bucket.full_at_us else { continue };
-            // A denial leaves most states as they are: nothing to write, and nothing to replicate.
-            if !self.batch.is_changed(bucket.state) {
+            let after = self.batch.state_after(bucket.state);
+            // A denial leaves states as they are: nothing to write, and nothing to replicate, unless another version of the
+            // policy has taken the state over.
+            if !after.changed && (bucket.place.is_none() || after.params == bucket.params) {
                 continue;
             }
-            let after = self.batch.state_after(bucket.state);
             let (expiry, pinned) = self.expiry(full_at_us, after.params, bucket.pinned);
             let in_place = bucket
                 .place

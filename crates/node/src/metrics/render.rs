@@ -63,7 +63,7 @@ impl Metrics {
         text.single(
             "tollgate_rounds_total",
             Counter,
-            "Batches in which the checks of several small turns were decided together.",
+            "Batches in which the checks of small turns were decided, of all that were ready together.",
             self.sum(|worker| &worker.rounds),
         );
         text.single(

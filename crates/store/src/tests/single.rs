@@ -75,6 +75,7 @@ fn located_together_as_found_one_by_one() {
     let mut places = vec![None; keys.len()];
     store.locate(&keys, &mut places);
     store.locate(&[], &mut places);
+    store.locate(&keys[..3], &mut places);
     let found: Vec<_> = keys.iter().map(|key| store.find(key)).collect();
     assert_eq!(places, found);
     assert_eq!(found.iter().flatten().count(), 500);
