@@ -210,7 +210,7 @@ impl Connection {
     ) -> (Result<(), End>, usize, u64) {
         let mut consumed = 0;
         let mut commands = 0;
-        let mut turn = Turn::new(&self.worker, buffers, now_us);
+        let mut turn = Turn::new(&self.worker, buffers, self.client.id, now_us);
         let end = loop {
             let window = &bytes[consumed..];
             match self.scanner.next(window) {

@@ -114,7 +114,8 @@ async fn run_some_keys(
         let mut batch = Batch::default();
         batch.push_args(spec, env, args.iter().copied());
         // This worker's own shard is asked through its mailbox, too: the command runs there like the other parts.
-        waiting.push(worker.node.post_batch(owner, batch));
+        // It is waited for below, so nothing of this connection can overtake it.
+        waiting.push(worker.node.post_batch(owner, batch, None));
     }
     let mut sum = 0;
     let mut failed = None;

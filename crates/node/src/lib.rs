@@ -12,6 +12,7 @@ mod keyspace;
 pub mod limits;
 mod listen;
 pub mod logging;
+mod mailbox;
 pub mod metrics;
 mod node;
 mod order;

@@ -105,6 +105,8 @@ fn is_http(request: Request<'_>) -> bool {
 pub struct Turn<'a> {
     worker: &'a Rc<Worker>,
     buffers: &'a mut TurnBuffers,
+    /// The connection's number, which keeps its batches in order.
+    connection: u64,
     now_us: u64,
     /// Whether this worker is the only one.
     alone: bool,
@@ -113,14 +115,15 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Starts a turn at that reading of the node's clock.
-    pub fn new(worker: &'a Rc<Worker>, buffers: &'a mut TurnBuffers, now_us: u64) -> Self {
+    /// Starts a turn of that connection at that reading of the node's clock.
+    pub fn new(worker: &'a Rc<Worker>, buffers: &'a mut TurnBuffers, connection: u64, now_us: u64) -> Self {
         let alone = worker.node.workers() == 1;
         buffers.queue.start(!alone);
         buffers.unbroken = true;
         Self {
             worker,
             buffers,
+            connection,
             now_us,
             alone,
             slice_started: Instant::now(),
@@ -265,7 +268,8 @@ impl<'a> Turn<'a> {
     fn send(&mut self, owner: usize) {
         let batch = std::mem::take(&mut self.buffers.outgoing[owner]);
         let commands = batch.len() as u64;
-        self.buffers.sent[self.buffers.numbers[owner]] = match self.worker.node.post_batch(owner, batch) {
+        let posted = self.worker.node.post_batch(owner, batch, Some(self.connection));
+        self.buffers.sent[self.buffers.numbers[owner]] = match posted {
             Ok(replies) => {
                 let counters = self.worker.counters();
                 counters.forwarded_batches.add(1);

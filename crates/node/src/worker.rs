@@ -3,9 +3,8 @@
 use crate::connection::{self, Phase, TurnBuffers};
 use crate::metrics::WorkerCounters;
 use crate::node::Node;
-use crate::remote::{Batch, Job, Replies};
+use crate::remote::Job;
 use crate::stretch::Stretch;
-use crate::turn::SLICE;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,9 +12,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet};
-use tollgate_commands::{CheckQueue, Env, Flow, Session, Shard, ShardConfig, ShardError, Step};
+use tollgate_commands::{CheckQueue, Env, Flow, Session, Shard, ShardConfig, ShardError};
 use tollgate_protocol::Proto;
 
 /// Orders to a worker, besides jobs for its shard.
@@ -153,79 +152,6 @@ impl Worker {
                     waker.wake();
                 }
             }
-        }
-    }
-
-    /// Runs a batch for another worker.
-    async fn run_batch(&self, batch: Batch, queue: &mut CheckQueue, reply_to: oneshot::Sender<Replies>) {
-        let stretch = Stretch::long();
-        let now_us = self.node.clock.at(stretch.started());
-        let mut replies = Replies {
-            bytes: Vec::new(),
-            ends: Vec::with_capacity(batch.len()),
-        };
-        queue.start(true);
-        let mut yielded = false;
-        let mut slice_started = stretch.started();
-        let mut last = None;
-        for (spec, db, proto, request) in batch.iter() {
-            let env = self.env(now_us, db, proto);
-            last = Some(env);
-            loop {
-                // The borrow must not live into the flush.
-                let step = self
-                    .shard
-                    .borrow_mut()
-                    .run(&env, queue, spec, request, &mut replies.bytes);
-                match step {
-                    Step::Done => {
-                        if queue.is_empty() && slice_started.elapsed() >= SLICE {
-                            yielded = true;
-                            tokio::task::yield_now().await;
-                            slice_started = Instant::now();
-                        }
-                        break;
-                    }
-                    Step::FlushFirst => yielded |= self.flush(&env, queue, &mut replies.bytes).await,
-                }
-            }
-        }
-        if let Some(env) = last {
-            yielded |= self.flush(&env, queue, &mut replies.bytes).await;
-        }
-        replies.ends.extend_from_slice(queue.ends());
-        debug_assert_eq!(replies.ends.len(), batch.len());
-        // The asker may be gone; then nobody wants the replies.
-        let _ = reply_to.send(replies);
-        if !yielded {
-            stretch.end(self.counters());
-        }
-    }
-
-    async fn run_mailbox(self: Rc<Self>, mut mailbox: mpsc::Receiver<Job>) {
-        let mut queue = CheckQueue::default();
-        while let Some(job) = mailbox.recv().await {
-            match job {
-                Job::Batch(batch, reply_to) => self.run_batch(batch, &mut queue, reply_to).await,
-                Job::Check(db, check, reply_to) => {
-                    let stretch = Stretch::long();
-                    let env = self.env(self.node.clock.at(stretch.started()), db, Proto::Resp2);
-                    let answer = self.shard.borrow_mut().check_direct(&env, &check);
-                    let _ = reply_to.send(answer);
-                    stretch.end(self.counters());
-                }
-                Job::Keyspace(op, reply_to) => {
-                    let stretch = Stretch::long();
-                    let answer = self
-                        .shard
-                        .borrow_mut()
-                        .keyspace(&op, self.node.clock.at(stretch.started()));
-                    let _ = reply_to.send(answer);
-                    stretch.end(self.counters());
-                }
-            }
-            // A full mailbox must not keep this worker's own connections waiting.
-            tokio::task::yield_now().await;
         }
     }
 
@@ -383,7 +309,7 @@ pub fn run(
         tracked: RefCell::default(),
     });
     LocalSet::new().block_on(&runtime, async move {
-        tokio::task::spawn_local(Rc::clone(&worker).run_mailbox(inbox.mailbox));
+        tokio::task::spawn_local(crate::mailbox::run(Rc::clone(&worker), inbox.mailbox));
         tokio::task::spawn_local(Rc::clone(&worker).tidy());
         if let Some(listener) = listener {
             tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), listener));
