@@ -48,7 +48,7 @@ pub use entry::{Bucket, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, Numbers, State, 
 pub use expiry::{EXPIRY_UNIT_US, Expiry};
 pub use key::{DATABASES, Key, KeyError, Keyspace, MAX_KEY_BYTES, Space};
 pub use layout::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES};
-pub use scan::{Cursor, SCAN_SLOTS_PER_STEP};
+pub use scan::{Cursor, Relief, SCAN_SLOTS_PER_STEP};
 pub use slot::{SLOTS, slot_of};
 pub use store::{Place, Removed, SlotMeta, Store};
 pub use sweep::SweepProgress;
