@@ -205,6 +205,9 @@ impl<'a> Turn<'a> {
                     out,
                 };
                 if let Err(error) = run(&mut call) {
+                    if let CommandError::PatternTooLong(_) = error {
+                        worker.counters().limit_hit(Bound::PatternBytes);
+                    }
                     error.write(out, session.proto);
                 }
                 self.wrote_local();
