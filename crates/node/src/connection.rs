@@ -7,6 +7,7 @@ use crate::turn::Turn;
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -99,15 +100,13 @@ pub async fn serve(
         if connection.leave.get() {
             break End::Asked;
         }
-        let mut buffers = match connection.read().await {
+        let buffers = match connection.read().await {
             Ok(buffers) => buffers,
             Err(end) => break end,
         };
         connection.phase.set(Phase::Turn);
-        let turned = connection.turn(&mut buffers).await;
         let full = buffers.filled == buffers.input.len();
-        connection.worker.return_buffers(buffers);
-        if let Err(end) = turned {
+        if let Err(end) = connection.turn(buffers).await {
             break end;
         }
         if full {
@@ -161,8 +160,9 @@ impl Connection {
     }
 
     /// Runs every whole request of what was read, and writes the replies.
-    async fn turn(&mut self, buffers: &mut TurnBuffers) -> Result<(), End> {
-        let stretch = if buffers.filled >= LONG_TURN_BYTES {
+    async fn turn(&mut self, mut buffers: Box<TurnBuffers>) -> Result<(), End> {
+        let filled = buffers.filled;
+        let stretch = if filled >= LONG_TURN_BYTES {
             Stretch::long()
         } else {
             Stretch::short(Instant::now())
@@ -174,13 +174,13 @@ impl Connection {
         let input = std::mem::take(&mut buffers.input);
         let mut partial = std::mem::take(&mut self.partial);
         let (end, consumed, commands) = if partial.is_empty() {
-            self.run_requests(buffers, &input[..buffers.filled], now_us).await
+            self.run_requests(&mut buffers, &input[..filled], now_us).await
         } else {
-            partial.extend_from_slice(&input[..buffers.filled]);
-            self.run_requests(buffers, &partial, now_us).await
+            partial.extend_from_slice(&input[..filled]);
+            self.run_requests(&mut buffers, &partial, now_us).await
         };
         if partial.is_empty() {
-            partial.extend_from_slice(&input[consumed..buffers.filled]);
+            partial.extend_from_slice(&input[consumed..filled]);
         } else {
             partial.drain(..consumed);
         }
@@ -191,12 +191,21 @@ impl Connection {
         self.partial = partial;
         self.client.note(&mut self.session);
         let counters = worker.counters();
-        counters.received_bytes.add(buffers.filled as u64);
+        counters.received_bytes.add(filled as u64);
         if buffers.was_alone() {
             stretch.end(counters);
         }
         self.phase.set(Phase::Writing);
-        let written = write_all(&worker, &mut self.stream, &mut buffers.out).await;
+        let mut written = write_ready(&worker, &self.stream, &mut buffers.out);
+        // What the socket does not take at once is waited for without the buffers: a slow client holds its replies alone.
+        let mut rest = match buffers.out.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut buffers.out),
+        };
+        worker.return_buffers(buffers);
+        if written.is_ok() {
+            written = write_rest(&mut self.stream, &mut rest).await;
+        }
         counters.turn(commands, started.elapsed());
         written.and(end)
     }
@@ -264,6 +273,12 @@ async fn close(mut stream: TcpStream) {
 /// Sends what is in `out` and empties it. Nothing more is read from the client meanwhile, so a client that does not read
 /// its replies holds one turn's worth of them, and only waits for itself.
 async fn write_all(worker: &Worker, stream: &mut TcpStream, out: &mut Vec<u8>) -> Result<(), End> {
+    write_ready(worker, stream, out)?;
+    write_rest(stream, out).await
+}
+
+/// Sends what the socket takes at once, and leaves the rest in `out`.
+fn write_ready(worker: &Worker, stream: &TcpStream, out: &mut Vec<u8>) -> Result<(), End> {
     if out.is_empty() {
         return Ok(());
     }
@@ -272,6 +287,20 @@ async fn write_all(worker: &Worker, stream: &mut TcpStream, out: &mut Vec<u8>) -
         return Err(End::Asked);
     }
     worker.counters().sent_bytes.add(out.len() as u64);
+    match stream.try_write(out) {
+        Ok(sent) if sent == out.len() => out.clear(),
+        Ok(sent) => drop(out.drain(..sent)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        Err(_) => return Err(End::Gone),
+    }
+    Ok(())
+}
+
+/// Sends what is left in `out`, as fast as the client takes it.
+async fn write_rest(stream: &mut TcpStream, out: &mut Vec<u8>) -> Result<(), End> {
+    if out.is_empty() {
+        return Ok(());
+    }
     let sent = stream.write_all(out).await;
     out.clear();
     sent.map_err(|_| End::Gone)
