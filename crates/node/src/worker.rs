@@ -106,9 +106,7 @@ impl Worker {
     /// Starts serving a connection.
     fn serve(self: &Rc<Self>, stream: std::net::TcpStream) -> std::io::Result<()> {
         let stream = TcpStream::from_std(stream)?;
-        stream.set_nodelay(true)?;
-        // A peer that is gone without a word must not keep its place for ever.
-        socket2::SockRef::from(&stream).set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))?;
+        set_options(socket2::SockRef::from(&stream))?;
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         let id = self.node.clients.next_id();
         let session = Session::new(id, peer, local, self.node.clock.now_us(), &*self.node);
@@ -241,6 +239,13 @@ impl Worker {
     }
 }
 
+/// Sets the options of a client's socket.
+fn set_options(socket: socket2::SockRef<'_>) -> std::io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    // A peer that is gone without a word must not keep its place for ever.
+    socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))
+}
+
 /// Silence after which a client's machine is asked whether it is still there, as Redis does.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
@@ -328,4 +333,22 @@ pub enum StartError {
     /// The runtime could not be made.
     #[error("cannot start a worker: {0}")]
     Runtime(#[from] std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_vanish_are_noticed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let socket = socket2::SockRef::from(&stream);
+        assert!(!socket.keepalive().unwrap());
+        set_options(socket2::SockRef::from(&stream)).unwrap();
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
+        assert!(socket.tcp_nodelay().unwrap());
+    }
 }
