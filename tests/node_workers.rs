@@ -14,16 +14,6 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn metric(node: &Node, line_start: &str) -> Option<f64> {
-    let body = node.http("GET", "/metrics", "").body;
-    body.lines()
-        .find(|line| line.starts_with(line_start))?
-        .rsplit(' ')
-        .next()?
-        .parse()
-        .ok()
-}
-
 #[test]
 fn one_key_has_one_bucket_whoever_is_asked() {
     for workers in ["1", "2", "4"] {
@@ -61,7 +51,7 @@ fn connections_are_spread_even_if_there_are_only_two() {
         assert_eq!(client.line("PING").text(), "PONG");
     }
     eventually("each worker has one of two connections", || {
-        (0..2).all(|worker| metric(&node, &format!("tollgate_connections{{worker=\"{worker}\"}}")) == Some(1.0))
+        (0..2).all(|worker| node.metric(&format!("tollgate_connections{{worker=\"{worker}\"}}")) == Some(1.0))
     });
 }
 
@@ -95,7 +85,7 @@ fn a_full_mailbox_sheds_with_a_named_error() {
         }
     }
     assert_eq!(client.line("PING").text(), "PONG");
-    let hits = metric(&node, "tollgate_limit_hit_total{limit=\"mailbox_batches\"}");
+    let hits = node.metric("tollgate_limit_hit_total{limit=\"mailbox_batches\"}");
     assert!(hits.is_some_and(|hits| hits > 0.0), "{hits:?}");
 }
 
@@ -237,7 +227,7 @@ fn a_slow_batch_does_not_hold_up_the_mailbox() {
     // The batch takes 400 ms: whoever waits for its end is answered a few times. One slice after the other lets through
     // hundreds.
     assert!(answered > 40, "only {answered} answers while the batch ran");
-    let forwarded = metric(&node, "tollgate_forwarded_commands_total").unwrap_or_default();
+    let forwarded = node.metric("tollgate_forwarded_commands_total").unwrap_or_default();
     assert!(
         forwarded >= 400.0,
         "{forwarded} commands went to another worker's shard"
