@@ -256,12 +256,15 @@ fn slow_and_quick_policies_mixed_answer_in_order() {
     }
 }
 
+/// Fails unless a reply is the right one.
+type Expectation = Box<dyn Fn(&Value)>;
+
 /// Sends checks of built-in, slow and own policies, for keys of both shards, and what is answered by the worker itself, in one
 /// pipeline; each answer shows which request it is for.
 fn mix(mut client: Client, number: usize) {
     const ROUNDS: i64 = 60;
     let mut commands = Vec::new();
-    let mut expected: Vec<Box<dyn Fn(&Value)>> = Vec::new();
+    let mut expected: Vec<Expectation> = Vec::new();
     for round in 1..=ROUNDS {
         for key in 0..4 {
             commands.push(words(&format!("RL.CHECK built{number}.{key} LIMIT 1000 PER 24h")));
