@@ -235,6 +235,39 @@ fn a_slow_batch_does_not_hold_up_the_mailbox() {
 }
 
 #[test]
+fn batches_of_one_turn_stay_in_order() {
+    let dir = own_policies();
+    // Several batches of a turn are on their way at once, each too slow for one slice.
+    let node = Node::start(&[
+        "--workers",
+        "2",
+        "--lua",
+        dir.path().to_str().expect("a path"),
+        "--set",
+        "limits.batch_commands=7",
+    ]);
+    let mut client = node.client();
+    let keys: Vec<String> = keys_of_the_second_worker().take(2).collect();
+    const ROUNDS: i64 = 60;
+    let mut commands = Vec::new();
+    for _ in 0..ROUNDS {
+        for _ in 0..3 {
+            commands.push(words(&format!("RL.CHECK {} LIMIT 7 PER 1m POLICY loop", keys[0])));
+        }
+        commands.push(words(&format!("RL.CHECK {} LIMIT 1000 PER 24h", keys[1])));
+    }
+    let replies = client.pipeline(&commands);
+    let left: Vec<i64> = replies
+        .iter()
+        .skip(3)
+        .step_by(4)
+        .map(|reply| reply.items()[2].int())
+        .collect();
+    let expected: Vec<i64> = (1..=ROUNDS).map(|round| 1000 - round).collect();
+    assert_eq!(left, expected);
+}
+
+#[test]
 fn slow_and_quick_policies_mixed_answer_in_order() {
     let dir = own_policies();
     for batch_commands in ["1024", "7"] {
@@ -274,8 +307,8 @@ fn mix(mut client: Client, number: usize) {
             )));
             expected.push(Box::new(move |reply| assert_eq!(reply.items()[2].int(), 500 - round)));
         }
-        if round % 3 == 0 {
-            let key = round % 2;
+        // Several, so that a batch needs more than the slice in which it is set aside and the next.
+        for key in (0..4).filter(|_| round % 3 == 0) {
             commands.push(words(&format!(
                 "RL.CHECK slow{number}.{key} LIMIT 7 PER 1m POLICY loop"
             )));
