@@ -3,12 +3,13 @@
 use clap::Parser;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use tollgate_loadgen::bench::{ServerArguments, exit_code};
 use tollgate_loadgen::closed::{ClosedLoop, Outcome, Plan, Until};
 use tollgate_loadgen::keys::Distribution;
 use tollgate_loadgen::report::{digits3, median, range, table, us};
 use tollgate_loadgen::request::Template;
 use tollgate_loadgen::server::Server;
-use tollgate_loadgen::servers::{Target, TollgateOptions, Workload, build_tollgate};
+use tollgate_loadgen::servers::{Target, TollgateOptions, Workload};
 use tollgate_loadgen::{CLIENT_CORE, Result, echo, machine};
 
 /// Keys are all touched again before a run when this long has passed since: Redis's script lets them expire after 2 min.
@@ -50,15 +51,8 @@ struct Arguments {
     /// One run of one second, uniform keys only, unless set otherwise: to see that it works.
     #[arg(long)]
     quick: bool,
-    /// The tollgate binary; without it, the workspace's release build is brought up to date.
-    #[arg(long)]
-    binary: Option<std::path::PathBuf>,
-    /// More arguments of `tollgate serve`.
-    #[arg(long, allow_hyphen_values = true)]
-    serve: Vec<String>,
-    /// What cargo says to every bench.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    servers: ServerArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -106,23 +100,12 @@ fn main() -> ExitCode {
     if arguments.targets.is_empty() {
         arguments.targets = Target::ALL.to_vec();
     }
-    match compare(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("compare: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("compare", compare(&arguments))
 }
 
 fn compare(arguments: &Arguments) -> Result<()> {
-    let options = TollgateOptions {
-        binary: arguments.binary.clone(),
-        arguments: arguments.serve.clone(),
-    };
-    if arguments.targets.iter().any(|target| target.is_tollgate()) {
-        build_tollgate(&options)?;
-    }
+    let needs_tollgate = arguments.targets.iter().any(|target| target.is_tollgate());
+    let options = arguments.servers.begin("compare", needs_tollgate)?;
     print_conditions(arguments);
     let mut running = start(arguments, &options)?;
     machine::pin(CLIENT_CORE)?;
@@ -145,10 +128,6 @@ fn compare(arguments: &Arguments) -> Result<()> {
 }
 
 fn print_conditions(arguments: &Arguments) {
-    println!("# compare\n");
-    for line in machine::conditions() {
-        println!("- {line}");
-    }
     println!(
         "- closed loop, {} connections, each with one batch of `pipeline` requests in flight; {} runs of {} s after {} s of \
          the same load, interleaved (A B C … A B C …); medians",

@@ -3,6 +3,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use tollgate_loadgen::bench::{ServerArguments, exit_code};
 use tollgate_loadgen::closed::{ClosedLoop, Plan, Until};
 use tollgate_loadgen::keys::Distribution;
 use tollgate_loadgen::metrics::Metrics;
@@ -10,7 +11,7 @@ use tollgate_loadgen::open::{Arrivals, OpenLoop, Outcome, Stream};
 use tollgate_loadgen::report::{digits3, median, range, table, us};
 use tollgate_loadgen::request::Template;
 use tollgate_loadgen::server::Server;
-use tollgate_loadgen::servers::{Target, TollgateOptions, Workload, build_tollgate};
+use tollgate_loadgen::servers::{Target, TollgateOptions, Workload};
 use tollgate_loadgen::{CLIENT_CORE, Error, Result, echo, machine};
 
 /// Pipeline at which keys are touched before a run.
@@ -66,42 +67,20 @@ struct Arguments {
     /// One run of two seconds, a tenth of the buckets, unless set otherwise: to see that it works.
     #[arg(long)]
     quick: bool,
-    /// The tollgate binary; without it, the workspace's release build is brought up to date.
-    #[arg(long)]
-    binary: Option<std::path::PathBuf>,
-    /// More arguments of `tollgate serve`.
-    #[arg(long, allow_hyphen_values = true)]
-    serve: Vec<String>,
-    /// What cargo says to every bench.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    servers: ServerArguments,
 }
 
 fn main() -> ExitCode {
     echo::serve_if_asked();
     let arguments = Arguments::parse();
-    match latency(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("latency: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("latency", latency(&arguments))
 }
 
 fn latency(arguments: &Arguments) -> Result<()> {
-    let options = TollgateOptions {
-        binary: arguments.binary.clone(),
-        arguments: arguments.serve.clone(),
-    };
     let grows = arguments.grow > 0;
-    if grows || arguments.targets.iter().any(|target| target.is_tollgate()) {
-        build_tollgate(&options)?;
-    }
-    println!("# latency\n");
-    for line in machine::conditions() {
-        println!("- {line}");
-    }
+    let needs_tollgate = grows || arguments.targets.iter().any(|target| target.is_tollgate());
+    let options = arguments.servers.begin("latency", needs_tollgate)?;
     println!(
         "- open loop, Poisson arrivals, {} connections; latency counts from the time a request was due; the client never sleeps",
         arguments.connections

@@ -3,13 +3,14 @@
 use clap::Parser;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use tollgate_loadgen::bench::{ServerArguments, exit_code};
 use tollgate_loadgen::closed::{ClosedLoop, Plan, Until};
 use tollgate_loadgen::command::Value;
 use tollgate_loadgen::keys::Distribution;
 use tollgate_loadgen::report::{digits3, table};
 use tollgate_loadgen::request::Template;
 use tollgate_loadgen::server::Server;
-use tollgate_loadgen::servers::{Target, TollgateOptions, Workload, build_tollgate};
+use tollgate_loadgen::servers::{Target, TollgateOptions, Workload};
 use tollgate_loadgen::{CLIENT_CORE, Error, Result, echo, machine};
 
 /// No bucket is full again, and no key of Redis expires, while they are counted: 100 in 30 days.
@@ -47,15 +48,8 @@ struct Arguments {
     /// A tenth of the buckets unless set otherwise, none expire: to see that it works.
     #[arg(long)]
     quick: bool,
-    /// The tollgate binary; without it, the workspace's release build is brought up to date.
-    #[arg(long)]
-    binary: Option<std::path::PathBuf>,
-    /// More arguments of `tollgate serve`.
-    #[arg(long, allow_hyphen_values = true)]
-    serve: Vec<String>,
-    /// What cargo says to every bench.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    servers: ServerArguments,
 }
 
 fn main() -> ExitCode {
@@ -65,27 +59,12 @@ fn main() -> ExitCode {
         arguments.no_expiry = true;
     }
     arguments.targets.retain(|target| target.keeps_keys());
-    match memory(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("memory: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("memory", memory(&arguments))
 }
 
 fn memory(arguments: &Arguments) -> Result<()> {
-    let options = TollgateOptions {
-        binary: arguments.binary.clone(),
-        arguments: arguments.serve.clone(),
-    };
-    if arguments.targets.iter().any(|target| target.is_tollgate()) {
-        build_tollgate(&options)?;
-    }
-    println!("# memory\n");
-    for line in machine::conditions() {
-        println!("- {line}");
-    }
+    let needs_tollgate = arguments.targets.iter().any(|target| target.is_tollgate());
+    let options = arguments.servers.begin("memory", needs_tollgate)?;
     println!(
         "- {} buckets with 20-byte keys, made in order over 50 connections; bytes are growth of the resident set of the \
          process over that of the empty server after one request\n",

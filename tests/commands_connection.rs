@@ -1,7 +1,9 @@
 //! The connection's commands over a socket: what clients send before they work.
 
-use std::time::Duration;
-use tollgate_suite::{Node, ScratchDir, Value};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tollgate_suite::{Node, ScratchDir, Value, encode_command};
 
 #[test]
 fn handshakes_of_clients() {
@@ -147,6 +149,37 @@ fn quit_answers_what_came_before_and_nothing_after() {
     let mut client = node.client();
     client.send_raw(b"PING\r\nQUIT\r\nPING\r\n");
     assert_eq!(client.receive_to_end(), b"+PONG\r\n+OK\r\n");
+}
+
+#[test]
+fn a_client_that_does_not_read_its_replies_can_be_killed() {
+    let node = Node::start(&["--workers", "2"]);
+    let mut other = node.client();
+    assert_eq!(other.line("PING").text(), "PONG");
+    let mut stuck = TcpStream::connect(node.listen()).expect("a connection");
+    let address = stuck.local_addr().expect("it is bound");
+    // Once nothing more is taken from it, all buffers between are full and the node waits for it to read.
+    stuck
+        .set_write_timeout(Some(Duration::from_millis(500)))
+        .expect("the wait is not zero");
+    let request = encode_command(&["ECHO".to_owned(), "x".repeat(1 << 20)]);
+    let sent_up = (0..200).all(|_| stuck.write_all(&request).is_ok());
+    assert!(!sent_up, "200 MB were taken from a client that does not read");
+    assert_eq!(other.line("CLIENT LIST").text().lines().count(), 2);
+    assert_eq!(other.line(&format!("CLIENT KILL ADDR {address}")).int(), 1);
+    let started = Instant::now();
+    while other.line("CLIENT LIST").text().lines().count() > 1 {
+        assert!(started.elapsed() < Duration::from_secs(10), "it is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // What is in the buffers may still come, and then the end or a reset.
+    stuck
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("the wait is not zero");
+    let mut rest = Vec::new();
+    if let Err(error) = stuck.read_to_end(&mut rest) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    }
 }
 
 #[test]

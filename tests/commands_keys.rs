@@ -54,6 +54,36 @@ fn a_bucket_is_a_key() {
 }
 
 #[test]
+fn patterns_are_bounded() {
+    let node = Node::start(&["--workers", "2"]);
+    let mut client = node.client();
+    // Long keys, and a pattern that nearly matches from every byte on.
+    let key = "a".repeat(60_000);
+    for end in 0..40 {
+        client.line(&format!("RL.CHECK {key}{end} LIMIT 10 PER 1h"));
+    }
+    let pattern = format!("*{}b", "a".repeat(500));
+    assert!(client.line(&format!("KEYS {pattern}")).items().is_empty());
+    assert_eq!(client.line(&format!("KEYS {}1*", "*a".repeat(200))).items().len(), 11);
+    let refused = "ERR pattern is longer than 512 bytes";
+    let pattern = "a".repeat(513);
+    for command in ["KEYS", "SCAN 0 MATCH", "CONFIG GET", "COMMAND LIST FILTERBY PATTERN"] {
+        assert_eq!(
+            client.line(&format!("{command} {pattern}")).error(),
+            refused,
+            "{command}"
+        );
+    }
+    let half = "a".repeat(257);
+    assert_eq!(client.line(&format!("CONFIG GET {half} {half}")).error(), refused);
+    let hits = node.http("GET", "/metrics", "").body;
+    assert!(
+        hits.contains("tollgate_limit_hit_total{limit=\"pattern_bytes\"} 5"),
+        "{hits}"
+    );
+}
+
+#[test]
 fn full_buckets_are_gone() {
     let node = Node::start(&[]);
     let mut client = node.client();

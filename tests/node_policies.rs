@@ -110,6 +110,36 @@ fn hostile_policies_fail_their_check_and_leave_the_bucket() {
 }
 
 #[test]
+fn over_http_a_limit_that_a_policy_refuses_is_the_askers_fault() {
+    let dir = ScratchDir::new("refusing");
+    dir.write(
+        "small.lua",
+        &policy(&format!("assert(limit.limit <= 10, 'too large')\n{COUNT}")),
+    );
+    dir.write(
+        "third.lua",
+        &policy(&format!("assert((level or 0) < 2, 'no third')\n{COUNT}")),
+    );
+    dir.write("slow.lua", &policy("while true do end"));
+    let node = Node::start(&["--workers", "2", "--lua", dir.path().to_str().expect("a path")]);
+    let check = |policy: &str, limit: u32| {
+        let body = format!(r#"{{"key":"k-{policy}","limit":{limit},"per":"1m","policy":"{policy}"}}"#);
+        let reply = node.http("POST", "/v1/check", &body);
+        (reply.status, reply.json()["error"].clone())
+    };
+    for (policy, text) in [("sliding_log", "at most 10000"), ("small", "too large")] {
+        assert_eq!(check(policy, 10).0, 200);
+        let (status, error) = check(policy, 20_000);
+        assert_eq!(status, 400, "{error}");
+        assert_eq!(error["field"], "limit");
+        assert!(error["reason"].as_str().expect("a text").contains(text), "{error}");
+    }
+    // What fails for other reasons is the node's fault.
+    assert_eq!([0; 3].map(|_| check("third", 10).0), [200, 200, 500]);
+    assert_eq!(check("slow", 10).0, 500);
+}
+
+#[test]
 fn an_endless_loop_does_not_hold_up_other_connections() {
     let dir = ScratchDir::new("loop");
     dir.write("loop.lua", &policy("while true do end"));

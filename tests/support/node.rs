@@ -213,6 +213,14 @@ impl Node {
         http(self.admin, method, path, body)
     }
 
+    /// The sum of the metrics whose lines start like that: a name, or a name with labels. `None` if there is no such line.
+    pub fn metric(&self, line_start: &str) -> Option<f64> {
+        let body = self.http("GET", "/metrics", "").body;
+        let lines = body.lines().filter(|line| line.starts_with(line_start));
+        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.reduce(|sum, value| sum + value)
+    }
+
     /// True while the process runs.
     pub fn is_running(&mut self) -> bool {
         self.process.status().is_none()

@@ -1,6 +1,6 @@
 //! COMMAND, COMMAND COUNT, COMMAND GETKEYS, COMMAND INFO, COMMAND LIST: the command table, as clients read it.
 
-use crate::glob::{self, Case};
+use crate::glob::{Case, Glob};
 use crate::node_view::ConnectionCall;
 use crate::table::{ALL, Run, Spec};
 use crate::{CommandError, CommandTable};
@@ -139,9 +139,11 @@ pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let request = call.request;
     let filter = match request.len() {
         2 => None,
-        5 if request.arg(2).eq_ignore_ascii_case(b"FILTERBY") => {
-            Some(ListFilter::parse(request.arg(3), request.arg(4))?)
-        }
+        5 if request.arg(2).eq_ignore_ascii_case(b"FILTERBY") => Some(ListFilter::parse(
+            request.arg(3),
+            request.arg(4),
+            call.node.about().pattern_bytes_max,
+        )?),
         _ => return Err(CommandError::Syntax),
     };
     // With a filter Redis leaves containers' subcommands to the filter too; without one it lists everything.
@@ -164,15 +166,20 @@ enum ListFilter<'a> {
     /// Of a module; there are none.
     Module,
     Category(&'a [u8]),
-    Pattern(&'a [u8]),
+    Pattern(Glob),
 }
 
 impl<'a> ListFilter<'a> {
-    fn parse(kind: &[u8], value: &'a [u8]) -> Result<Self, CommandError> {
+    fn parse(kind: &[u8], value: &'a [u8], pattern_bytes_max: usize) -> Result<Self, CommandError> {
         match kind {
             kind if kind.eq_ignore_ascii_case(b"MODULE") => Ok(Self::Module),
             kind if kind.eq_ignore_ascii_case(b"ACLCAT") => Ok(Self::Category(value)),
-            kind if kind.eq_ignore_ascii_case(b"PATTERN") => Ok(Self::Pattern(value)),
+            kind if kind.eq_ignore_ascii_case(b"PATTERN") => {
+                if value.len() > pattern_bytes_max {
+                    return Err(CommandError::PatternTooLong(pattern_bytes_max));
+                }
+                Ok(Self::Pattern(Glob::new(value, Case::Insensitive)))
+            }
             _ => Err(CommandError::Syntax),
         }
     }
@@ -183,7 +190,7 @@ impl<'a> ListFilter<'a> {
             Self::Category(name) => categories(spec)
                 .iter()
                 .any(|category| name.eq_ignore_ascii_case(category.as_bytes())),
-            Self::Pattern(pattern) => glob::matches(pattern, spec.name.as_bytes(), Case::Insensitive),
+            Self::Pattern(glob) => glob.matches(spec.name.as_bytes()),
         }
     }
 }

@@ -104,6 +104,17 @@ pub enum CommandError {
     /// A key longer than the store takes.
     #[error("ERR key is longer than {0} bytes")]
     KeyTooLong(usize),
+    /// A pattern, or several together, longer than the node takes.
+    #[error("ERR pattern is longer than {0} bytes")]
+    PatternTooLong(usize),
+    /// The policy decides nothing under the limit that was given.
+    #[error("ERR policy '{policy}' refuses the limit: {reason}")]
+    LimitRefused {
+        /// The policy's name.
+        policy: String,
+        /// What it says, in one line.
+        reason: String,
+    },
     /// EXPIRE with a time at which the bucket is not full again: to drop it then would grant tokens.
     #[error("ERR the bucket is full again in {full_in_ms} ms and cannot expire sooner; DEL or RL.RESET resets it")]
     ExpireTooSoon {

@@ -5,7 +5,7 @@
 
 use crate::number::integer;
 use crate::{CommandError, Env, Shard};
-use tollgate_limiter::{us_to_ms_ceil, us_to_s_ceil};
+use tollgate_limiter::us_to_ms_ceil;
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_script::ParamsId;
 use tollgate_store::{Bucket, EXPIRY_UNIT_US, Expiry, Key, Place, Space, State};
@@ -103,14 +103,19 @@ pub(crate) fn type_of(
 /// What TYPE says of a bucket, and what SCAN's TYPE takes.
 pub(crate) const TYPE_NAME: &str = "bucket";
 
-/// `TTL key`. Rounded up, so that a bucket that exists never shows 0.
+/// `TTL key`, rounded to the nearest second as Redis does.
 pub(crate) fn ttl(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    write_left(shard, env, request, out, us_to_s_ceil)
+    write_left(shard, env, request, out, us_to_s_nearest)
 }
 
 /// `PTTL key`
 pub(crate) fn pttl(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
     write_left(shard, env, request, out, us_to_ms_ceil)
+}
+
+/// As Redis goes from the milliseconds of PTTL to the seconds of TTL.
+fn us_to_s_nearest(us: u64) -> u64 {
+    (us_to_ms_ceil(us) + 500) / 1_000
 }
 
 /// Writes the time for which a key still exists: -2 without one, -1 for ever.
@@ -383,6 +388,8 @@ mod tests {
         }
         assert_eq!(shards.run("PTTL k"), ":5000\r\n");
         assert_eq!(shards.run("PERSIST k"), ":0\r\n");
+        assert_eq!(shards.run("EXPIRE k 60"), ":1\r\n");
+        assert_eq!(shards.run("TTL k"), ":60\r\n");
         assert_eq!(shards.run("EXPIRE k 100"), ":1\r\n");
         let left: i64 = shards.run("PTTL k")[1..].trim().parse().unwrap();
         assert!((100_000..=100_066).contains(&left), "{left}");

@@ -9,6 +9,8 @@ mod step;
 
 pub use run::KeyspaceRun;
 
+use crate::CommandError;
+use crate::glob::{Case, Glob};
 use std::sync::Arc;
 
 /// Bytes of keys that one KEYS or SCAN collects before it fails or stops. How many keys, the node says.
@@ -58,6 +60,29 @@ pub enum KeyspaceOp {
     },
 }
 
+/// A pattern that keys must match, ready for use by several shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(Arc<Glob>);
+
+impl Pattern {
+    /// A pattern, unless it is the one that everything matches.
+    fn new(text: &[u8], bytes_max: usize) -> Result<Option<Self>, CommandError> {
+        if text.len() > bytes_max {
+            return Err(CommandError::PatternTooLong(bytes_max));
+        }
+        Ok((text != b"*").then(|| Self(Arc::new(Glob::new(text, Case::Sensitive)))))
+    }
+}
+
+/// Bounds of a command over all keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyspaceLimits {
+    /// Keys that one KEYS answers.
+    pub keys_max: usize,
+    /// Bytes of a pattern.
+    pub pattern_bytes_max: usize,
+}
+
 /// One step of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanOp {
@@ -68,7 +93,7 @@ pub struct ScanOp {
     /// How many entries to look at, about.
     pub count: usize,
     /// What the keys must match.
-    pub pattern: Option<Arc<[u8]>>,
+    pub pattern: Option<Pattern>,
     /// Whether the type asked for is one that keys have.
     pub type_exists: bool,
 }

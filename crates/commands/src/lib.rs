@@ -39,8 +39,8 @@ pub use error::CommandError;
 pub use info::memory_policy;
 pub use keys::EXPIRE_MAX_US;
 pub use keyspace::{
-    KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, STEP_ENTRIES_MAX, ScanCursor,
-    ScanOp, Scanned,
+    KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Pattern,
+    STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned,
 };
 pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};

@@ -61,6 +61,8 @@ pub struct About {
     pub config_file: String,
     /// Most client connections at one time.
     pub connections_max: usize,
+    /// Most bytes of the patterns of one command.
+    pub pattern_bytes_max: usize,
     /// Most bytes that entries may take; 0 sets no bound.
     pub max_memory_bytes: u64,
     /// What happens at that bound.

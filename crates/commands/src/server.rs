@@ -1,6 +1,6 @@
 //! TIME, ROLE, CONFIG GET, and the refusal of cluster commands.
 
-use crate::glob::{self, Case};
+use crate::glob::{Case, Glob};
 use crate::node_view::ConnectionCall;
 use crate::{CommandError, Env};
 
@@ -39,12 +39,18 @@ pub(crate) fn cluster_disabled(_call: &mut ConnectionCall<'_>) -> Result<(), Com
 
 /// `CONFIG GET parameter [parameter ...]`; a parameter may be a pattern, and is compared in any case.
 pub(crate) fn config_get(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
-    let request = call.request;
+    let patterns: Vec<&[u8]> = call.request.iter().skip(2).collect();
+    let bytes_max = call.node.about().pattern_bytes_max;
+    // Together, since each is compared with every name; an empty one takes memory, too.
+    if patterns.iter().map(|pattern| pattern.len().max(1)).sum::<usize>() > bytes_max {
+        return Err(CommandError::PatternTooLong(bytes_max));
+    }
+    let globs: Vec<Glob> = patterns
+        .iter()
+        .map(|pattern| Glob::new(pattern, Case::Insensitive))
+        .collect();
     let mut settings = call.node.settings();
-    settings.retain(|(name, _)| {
-        let mut patterns = request.iter().skip(2);
-        patterns.any(|pattern| glob::matches(pattern, name.as_bytes(), Case::Insensitive))
-    });
+    settings.retain(|(name, _)| globs.iter().any(|glob| glob.matches(name.as_bytes())));
     let mut reply = call.reply();
     reply.map(settings.len());
     for (name, value) in &settings {

@@ -12,7 +12,7 @@ use tollgate_script::{
     Batch, Fault, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
     PolicySource,
 };
-use tollgate_store::{Expiry, Key, State, Store, Trash};
+use tollgate_store::{Expiry, Key, Relief, State, Store, Trash};
 
 /// What a shard does when it has no memory for a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -429,15 +429,16 @@ impl Shard {
             if self.store.bytes() < self.max_memory_bytes {
                 return Ok(());
             }
-            let dropped = match self.when_full {
+            let relief = match self.when_full {
                 WhenFull::Refuse => None,
                 WhenFull::Shed => {
                     let draw = self.next_draw();
-                    self.store.evict_sample(draw, SAMPLES)
+                    self.store.relieve(draw, SAMPLES)
                 }
             };
-            match dropped {
-                Some(place) => {
+            match relief {
+                Some(Relief::Compacted) => {}
+                Some(Relief::Evict(place)) => {
                     let removed = self.store.remove_at(place);
                     self.policies.release(ParamsId(removed.params));
                     self.stats.shed += 1;
@@ -575,4 +576,34 @@ pub enum ShardError {
     /// There is no default policy.
     #[error("there is no policy named '{DEFAULT_POLICY}'")]
     NoDefaultPolicy,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_shard::TestShards;
+    use tollgate_store::Keyspace;
+
+    #[test]
+    fn shedding_drops_no_more_than_the_bound_asks_for() {
+        const BOUND: usize = 8 << 20;
+        let mut shards = TestShards::new(1);
+        shards.shards[0].max_memory_bytes = BOUND;
+        let (mut fitted, mut fewest, mut most_bytes) = (0, usize::MAX, 0);
+        for number in 0..250_000 {
+            shards.check(&format!("key:{number:08}"));
+            let shard = &shards.shards[0];
+            let kept = shard.store.len(Keyspace::Db(0));
+            if shard.stats.shed == 0 {
+                fitted = kept;
+            } else {
+                fewest = fewest.min(kept);
+                most_bytes = most_bytes.max(shard.store.bytes());
+            }
+        }
+        assert!(
+            fewest * 100 >= fitted * 96,
+            "{fitted} fitted, but only {fewest} were kept"
+        );
+        assert!(most_bytes * 100 <= BOUND * 101, "{most_bytes} bytes");
+    }
 }

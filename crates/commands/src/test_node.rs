@@ -30,6 +30,7 @@ impl Default for TestNode {
                 executable: String::new(),
                 config_file: String::new(),
                 connections_max: 10_000,
+                pattern_bytes_max: 512,
                 max_memory_bytes: 0,
                 when_full: WhenFull::Shed,
             },

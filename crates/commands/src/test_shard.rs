@@ -1,7 +1,10 @@
 //! Shards for unit tests.
 
 use crate::test_request::with_line;
-use crate::{CheckQueue, CommandTable, Env, Flow, KeyspaceRun, LastCommand, Run, Shard, ShardConfig, Step, WhenFull};
+use crate::{
+    CheckQueue, CommandTable, Env, Flow, KeyspaceLimits, KeyspaceRun, LastCommand, Run, Shard, ShardConfig, Step,
+    WhenFull,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::RuleSet;
@@ -11,6 +14,11 @@ use tollgate_store::{SLOTS, slot_of};
 
 /// Where the clock of a test starts.
 pub(crate) const START_US: u64 = 1_700_000_000_000_000;
+
+const TEST_LIMITS: KeyspaceLimits = KeyspaceLimits {
+    keys_max: 1000,
+    pattern_bytes_max: 512,
+};
 
 /// The shards of one node, without its threads.
 pub(crate) struct TestShards {
@@ -84,7 +92,7 @@ impl TestShards {
                     let Run::Keyspace(command) = spec.run else {
                         panic!("{} needs no shard", spec.name)
                     };
-                    match KeyspaceRun::new(command, &env, request, self.slots.clone(), 1000) {
+                    match KeyspaceRun::new(command, &env, request, self.slots.clone(), TEST_LIMITS) {
                         Err(error) => error.write(&mut out, env.proto),
                         Ok(run) => self.carry(run, &mut out),
                     }

@@ -94,6 +94,7 @@ fn refusal(error: CommandError) -> CheckError {
             reason,
         },
         CommandError::UnknownRule(_) => CheckError::Invalid { field: "rule", reason },
+        CommandError::LimitRefused { .. } => CheckError::Invalid { field: "limit", reason },
         CommandError::Burst(_) => CheckError::Invalid { field: "burst", reason },
         CommandError::KeyTooLong(_) => CheckError::Invalid { field: "key", reason },
         CommandError::OtherPolicy { .. } => CheckError::WrongType(reason),

@@ -77,7 +77,7 @@ pub async fn serve(worker: Rc<Worker>, input: OwnedReadHalf, link: Rc<Link>, cli
     };
     let end = loop {
         connection.link.phase.set(Phase::Idle);
-        let mut buffers = match connection.next().await {
+        let buffers = match connection.next().await {
             Ok(Event::Read(buffers)) => buffers,
             Ok(Event::Owing) => match connection.settle().await {
                 Ok(()) => continue,
@@ -90,10 +90,8 @@ pub async fn serve(worker: Rc<Worker>, input: OwnedReadHalf, link: Rc<Link>, cli
             break end;
         }
         connection.link.phase.set(Phase::Turn);
-        let turned = connection.turn(&mut buffers).await;
         let full = buffers.filled == buffers.input.len();
-        connection.worker.return_buffers(buffers);
-        if let Err(end) = turned {
+        if let Err(end) = connection.turn(buffers).await {
             break end;
         }
         if full {
@@ -162,8 +160,9 @@ impl Connection {
     }
 
     /// Runs every whole request of what was read, and writes the replies.
-    async fn turn(&mut self, buffers: &mut TurnBuffers) -> Result<(), End> {
-        let stretch = if buffers.filled >= LONG_TURN_BYTES {
+    async fn turn(&mut self, mut buffers: Box<TurnBuffers>) -> Result<(), End> {
+        let filled = buffers.filled;
+        let stretch = if filled >= LONG_TURN_BYTES {
             Stretch::long()
         } else {
             Stretch::short(Instant::now())
@@ -175,13 +174,13 @@ impl Connection {
         let input = std::mem::take(&mut buffers.input);
         let mut partial = std::mem::take(&mut self.partial);
         let (end, consumed, commands) = if partial.is_empty() {
-            self.run_requests(buffers, &input[..buffers.filled], started).await
+            self.run_requests(&mut buffers, &input[..filled], started).await
         } else {
-            partial.extend_from_slice(&input[..buffers.filled]);
-            self.run_requests(buffers, &partial, started).await
+            partial.extend_from_slice(&input[..filled]);
+            self.run_requests(&mut buffers, &partial, started).await
         };
         if partial.is_empty() {
-            partial.extend_from_slice(&input[consumed..buffers.filled]);
+            partial.extend_from_slice(&input[consumed..filled]);
         } else {
             partial.drain(..consumed);
         }
@@ -192,15 +191,25 @@ impl Connection {
         self.partial = partial;
         self.client.note(&mut self.session);
         let counters = worker.counters();
-        counters.received_bytes.add(buffers.filled as u64);
+        counters.received_bytes.add(filled as u64);
         if self.link.is_in_round() {
             // The round counts the rest. What was done so far is the scan of a few requests, too short to count as a stretch.
+            worker.return_buffers(buffers);
             return end;
         }
         if buffers.was_alone() {
             stretch.end(counters);
         }
-        let written = self.write(&mut buffers.out).await;
+        let mut written = self.write_ready(&mut buffers.out);
+        // What the socket does not take at once is waited for without the buffers: a slow client holds its replies alone.
+        let mut rest = match buffers.out.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut buffers.out),
+        };
+        worker.return_buffers(buffers);
+        if written.is_ok() {
+            written = self.write_rest(&mut rest).await;
+        }
         counters.turn(commands, started.elapsed());
         written.and(end)
     }
@@ -214,7 +223,7 @@ impl Connection {
     ) -> (Result<(), End>, usize, u64) {
         let mut consumed = 0;
         let mut commands = 0;
-        let mut turn = Turn::new(&self.worker, buffers, started);
+        let mut turn = Turn::new(&self.worker, buffers, self.client.id, started);
         let end = loop {
             let window = &bytes[consumed..];
             match self.scanner.next(window) {
@@ -255,6 +264,12 @@ impl Connection {
     /// Sends what is in `out` and empties it. Nothing more is read from the client meanwhile, so a client that does not read
     /// its replies holds one turn's worth of them, and only waits for itself.
     async fn write(&self, out: &mut Vec<u8>) -> Result<(), End> {
+        self.write_ready(out)?;
+        self.write_rest(out).await
+    }
+
+    /// Sends what the socket takes at once, and leaves the rest in `out`.
+    fn write_ready(&self, out: &mut Vec<u8>) -> Result<(), End> {
         if out.is_empty() {
             return Ok(());
         }
@@ -263,6 +278,20 @@ impl Connection {
             return Err(End::Asked);
         }
         self.worker.counters().sent_bytes.add(out.len() as u64);
+        let sent = self.link.try_send(out).map_err(|_| End::Gone)?;
+        if sent == out.len() {
+            out.clear();
+        } else {
+            out.drain(..sent);
+        }
+        Ok(())
+    }
+
+    /// Sends what is left in `out`, as fast as the client takes it.
+    async fn write_rest(&self, out: &mut Vec<u8>) -> Result<(), End> {
+        if out.is_empty() {
+            return Ok(());
+        }
         self.link.phase.set(Phase::Writing);
         let sent = self.link.send(out).await;
         out.clear();

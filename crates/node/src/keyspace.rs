@@ -6,7 +6,9 @@ use crate::remote::{Batch, Replies};
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
-use tollgate_commands::{CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, Spec};
+use tollgate_commands::{
+    CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Spec,
+};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::slot_of;
 
@@ -16,7 +18,11 @@ pub const KEYS_AT_ONCE: usize = 256;
 /// Runs a command over all keys and writes its reply.
 pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, request: Request<'_>, out: &mut Vec<u8>) {
     let node = &worker.node;
-    let run = KeyspaceRun::new(command, env, request, node.shard_slots(), node.config.limits.keys_reply);
+    let limits = KeyspaceLimits {
+        keys_max: node.config.limits.keys_reply,
+        pattern_bytes_max: node.config.limits.pattern_bytes,
+    };
+    let run = KeyspaceRun::new(command, env, request, node.shard_slots(), limits);
     let finished = match run {
         Ok(run) => carry(worker, run).await,
         Err(error) => Err(error.into()),
@@ -24,8 +30,10 @@ pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, reque
     match finished {
         Ok(run) => run.finish(env, out),
         Err(Stopped::Error(error)) => {
-            if error == CommandError::TooManyKeys {
-                worker.counters().limit_hit(Bound::KeysReply);
+            match error {
+                CommandError::TooManyKeys => worker.counters().limit_hit(Bound::KeysReply),
+                CommandError::PatternTooLong(_) => worker.counters().limit_hit(Bound::PatternBytes),
+                _ => {}
             }
             error.write(out, env.proto);
         }
@@ -114,7 +122,8 @@ async fn run_some_keys(
         let mut batch = Batch::default();
         batch.push_args(spec, env, args.iter().copied());
         // This worker's own shard is asked through its mailbox, too: the command runs there like the other parts.
-        waiting.push(worker.node.post_batch(owner, batch));
+        // It is waited for below, so nothing of this connection can overtake it.
+        waiting.push(worker.node.post_batch(owner, batch, None));
     }
     let mut sum = 0;
     let mut failed = None;

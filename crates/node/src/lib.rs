@@ -13,6 +13,7 @@ pub mod limits;
 mod link;
 mod listen;
 pub mod logging;
+mod mailbox;
 pub mod metrics;
 mod node;
 mod order;

@@ -103,7 +103,7 @@ bounds! {
     output_bytes / OutputBytes: 64 * MIB, Bytes(1 << 16, 1 << 32), "bytes",
         "the client is closed",
         "";
-    /// Batches of commands that wait for one shard.
+    /// Batches of commands that wait for one shard; as many again may be under way there, a slice at a time.
     mailbox_batches / MailboxBatches: 1_024, Count(1, 1 << 20), "batches",
         "the commands of the batch get the error",
         "BUSY shard mailbox is full, try again";
@@ -119,6 +119,10 @@ bounds! {
     keys_reply / KeysReply: 1_000_000, Count(1, 1 << 32), "keys",
         "the command gets the error",
         "ERR too many keys match, use SCAN";
+    /// Bytes of the patterns of one command: of KEYS, SCAN, CONFIG GET or COMMAND LIST.
+    pattern_bytes / PatternBytes: 512, Bytes(16, 1 << 12), "bytes",
+        "the command gets the error",
+        "ERR pattern is longer than";
     /// Rules of the file.
     rules / Rules: RULES_MAX, Count(0, RULES_MAX as u64), "rules",
         "the node does not start",

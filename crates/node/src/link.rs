@@ -92,13 +92,9 @@ impl Link {
     /// Sends the replies of a round; what the client does not take at once is owed.
     pub fn leave_round(&self, replies: &[u8]) {
         self.in_round.set(false);
-        let sent = match self.out.try_write(replies) {
-            Ok(sent) => sent,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Err(_) => {
-                self.broken.set(true);
-                return self.wake();
-            }
+        let Ok(sent) = self.try_send(replies) else {
+            self.broken.set(true);
+            return self.wake();
         };
         if sent < replies.len() {
             self.owed.borrow_mut().extend_from_slice(&replies[sent..]);
@@ -119,6 +115,17 @@ impl Link {
     /// Takes them.
     pub fn take_owed(&self) -> Vec<u8> {
         self.owed.take()
+    }
+
+    /// Sends as much as the socket takes at once, and says how much that was.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn try_send(&self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.out.try_write(bytes) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+            sent => sent,
+        }
     }
 
     /// Sends bytes, waiting for the client as long as it takes.

@@ -143,10 +143,20 @@ impl Node {
         owner(slot, self.workers())
     }
 
-    /// Sends commands to a worker's shard.
-    pub fn post_batch(&self, worker: usize, batch: Batch) -> Result<oneshot::Receiver<Replies>, Lost> {
+    /// Sends commands to a worker's shard. Batches of one `connection` are run in the order in which they are sent.
+    pub fn post_batch(
+        &self,
+        worker: usize,
+        batch: Batch,
+        connection: Option<u64>,
+    ) -> Result<oneshot::Receiver<Replies>, Lost> {
         let (reply_to, replies) = oneshot::channel();
-        self.post(worker, Job::Batch(batch, reply_to)).map(|()| replies)
+        let job = Job::Batch {
+            batch,
+            connection,
+            reply_to,
+        };
+        self.post(worker, job).map(|()| replies)
     }
 
     /// Sends one step of a command over all shards to a worker's shard.

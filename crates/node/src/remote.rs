@@ -68,13 +68,12 @@ impl Batch {
         self.commands.len() >= commands_max || self.bytes.len() >= BATCH_BYTES_MAX
     }
 
-    /// The commands: what runs, for which database and protocol, with which arguments.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static Spec, u8, Proto, Request<'_>)> {
-        self.commands.iter().map(|command| {
-            let first = command.first_arg as usize;
-            let args = &self.args[first..first + command.arg_count as usize];
-            (command.spec, command.db, command.proto, Request::new(&self.bytes, args))
-        })
+    /// The command of that index: what runs, for which database and protocol, with which arguments.
+    pub fn get(&self, index: usize) -> Option<(&'static Spec, u8, Proto, Request<'_>)> {
+        let command = self.commands.get(index)?;
+        let first = command.first_arg as usize;
+        let args = &self.args[first..first + command.arg_count as usize];
+        Some((command.spec, command.db, command.proto, Request::new(&self.bytes, args)))
     }
 }
 
@@ -107,7 +106,14 @@ pub type CheckResult = Result<DirectAnswer, CommandError>;
 #[derive(Debug)]
 pub enum Job {
     /// Run these commands.
-    Batch(Batch, oneshot::Sender<Replies>),
+    Batch {
+        /// The commands.
+        batch: Batch,
+        /// The connection they come from, if it may send more before it has the replies: its batches are run in order.
+        connection: Option<u64>,
+        /// Who waits for the replies.
+        reply_to: oneshot::Sender<Replies>,
+    },
     /// Decide one check, in that database.
     Check(u8, DirectCheck, oneshot::Sender<CheckResult>),
     /// Do one bounded step of a command over all shards.

@@ -202,6 +202,7 @@ fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize)
             .as_deref()
             .map_or_else(String::new, |path: &Path| path.display().to_string()),
         connections_max: config.limits.connections,
+        pattern_bytes_max: config.limits.pattern_bytes,
         max_memory_bytes: config.storage.max_memory_bytes,
         when_full: when_full(config),
     }

@@ -108,6 +108,8 @@ fn is_http(request: Request<'_>) -> bool {
 pub struct Turn<'a> {
     worker: &'a Rc<Worker>,
     buffers: &'a mut TurnBuffers,
+    /// The connection's number, which keeps its batches in order.
+    connection: u64,
     now_us: u64,
     /// Whether this worker is the only one.
     alone: bool,
@@ -118,14 +120,15 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Starts a turn whose requests were read at `started`.
-    pub fn new(worker: &'a Rc<Worker>, buffers: &'a mut TurnBuffers, started: Instant) -> Self {
+    /// Starts a turn of that connection whose requests were read at `started`.
+    pub fn new(worker: &'a Rc<Worker>, buffers: &'a mut TurnBuffers, connection: u64, started: Instant) -> Self {
         let alone = worker.node.workers() == 1;
         buffers.queue.start(!alone);
         buffers.unbroken = true;
         Self {
             worker,
             buffers,
+            connection,
             now_us: worker.node.clock.at(started),
             alone,
             started,
@@ -212,6 +215,9 @@ impl<'a> Turn<'a> {
                     out,
                 };
                 if let Err(error) = run(&mut call) {
+                    if let CommandError::PatternTooLong(_) = error {
+                        worker.counters().limit_hit(Bound::PatternBytes);
+                    }
                     error.write(out, session.proto);
                 }
                 self.wrote_local();
@@ -275,7 +281,8 @@ impl<'a> Turn<'a> {
     fn send(&mut self, owner: usize) {
         let batch = std::mem::take(&mut self.buffers.outgoing[owner]);
         let commands = batch.len() as u64;
-        self.buffers.sent[self.buffers.numbers[owner]] = match self.worker.node.post_batch(owner, batch) {
+        let posted = self.worker.node.post_batch(owner, batch, Some(self.connection));
+        self.buffers.sent[self.buffers.numbers[owner]] = match posted {
             Ok(replies) => {
                 let counters = self.worker.counters();
                 counters.forwarded_batches.add(1);

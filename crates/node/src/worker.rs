@@ -4,19 +4,18 @@ use crate::connection::{self, TurnBuffers};
 use crate::link::{Link, Phase};
 use crate::metrics::WorkerCounters;
 use crate::node::Node;
-use crate::remote::{Batch, Job, Replies};
+use crate::remote::Job;
 use crate::round::Round;
 use crate::stretch::Stretch;
-use crate::turn::SLICE;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet};
-use tollgate_commands::{CheckQueue, Env, Flow, Session, Shard, ShardConfig, ShardError, Step};
+use tollgate_commands::{CheckQueue, Env, Flow, Session, Shard, ShardConfig, ShardError};
 use tollgate_protocol::Proto;
 
 /// Orders to a worker, besides jobs for its shard.
@@ -105,9 +104,7 @@ impl Worker {
     /// Starts serving a connection.
     fn serve(self: &Rc<Self>, stream: std::net::TcpStream) -> std::io::Result<()> {
         let stream = TcpStream::from_std(stream)?;
-        stream.set_nodelay(true)?;
-        // A peer that is gone without a word must not keep its place for ever.
-        socket2::SockRef::from(&stream).set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))?;
+        set_options(socket2::SockRef::from(&stream))?;
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         let id = self.node.clients.next_id();
         let session = Session::new(id, peer, local, self.node.clock.now_us(), &*self.node);
@@ -138,80 +135,6 @@ impl Worker {
         match tracked.link.phase.get() {
             Phase::Idle | Phase::Writing if at_once => tracked.task.abort(),
             Phase::Idle | Phase::Turn | Phase::Writing => tracked.link.ask_to_leave(),
-        }
-    }
-
-    /// Runs a batch for another worker.
-    async fn run_batch(&self, batch: Batch, queue: &mut CheckQueue, reply_to: oneshot::Sender<Replies>) {
-        let stretch = Stretch::long();
-        self.decide_overdue_round(stretch.started());
-        let now_us = self.node.clock.at(stretch.started());
-        let mut replies = Replies {
-            bytes: Vec::new(),
-            ends: Vec::with_capacity(batch.len()),
-        };
-        queue.start(true);
-        let mut yielded = false;
-        let mut slice_started = stretch.started();
-        let mut last = None;
-        for (spec, db, proto, request) in batch.iter() {
-            let env = self.env(now_us, db, proto);
-            last = Some(env);
-            loop {
-                // The borrow must not live into the flush.
-                let step = self
-                    .shard
-                    .borrow_mut()
-                    .run(&env, queue, spec, request, &mut replies.bytes);
-                match step {
-                    Step::Done => {
-                        if queue.is_empty() && slice_started.elapsed() >= SLICE {
-                            yielded = true;
-                            tokio::task::yield_now().await;
-                            slice_started = Instant::now();
-                        }
-                        break;
-                    }
-                    Step::FlushFirst => yielded |= self.flush(&env, queue, &mut replies.bytes).await,
-                }
-            }
-        }
-        if let Some(env) = last {
-            yielded |= self.flush(&env, queue, &mut replies.bytes).await;
-        }
-        replies.ends.extend_from_slice(queue.ends());
-        debug_assert_eq!(replies.ends.len(), batch.len());
-        // The asker may be gone; then nobody wants the replies.
-        let _ = reply_to.send(replies);
-        if !yielded {
-            stretch.end(self.counters());
-        }
-    }
-
-    async fn run_mailbox(self: Rc<Self>, mut mailbox: mpsc::Receiver<Job>) {
-        let mut queue = CheckQueue::default();
-        while let Some(job) = mailbox.recv().await {
-            match job {
-                Job::Batch(batch, reply_to) => self.run_batch(batch, &mut queue, reply_to).await,
-                Job::Check(db, check, reply_to) => {
-                    let stretch = Stretch::long();
-                    let env = self.env(self.node.clock.at(stretch.started()), db, Proto::Resp2);
-                    let answer = self.shard.borrow_mut().check_direct(&env, &check);
-                    let _ = reply_to.send(answer);
-                    stretch.end(self.counters());
-                }
-                Job::Keyspace(op, reply_to) => {
-                    let stretch = Stretch::long();
-                    let answer = self
-                        .shard
-                        .borrow_mut()
-                        .keyspace(&op, self.node.clock.at(stretch.started()));
-                    let _ = reply_to.send(answer);
-                    stretch.end(self.counters());
-                }
-            }
-            // A full mailbox must not keep this worker's own connections waiting.
-            tokio::task::yield_now().await;
         }
     }
 
@@ -304,6 +227,13 @@ impl Worker {
     }
 }
 
+/// Sets the options of a client's socket.
+fn set_options(socket: socket2::SockRef<'_>) -> std::io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    // A peer that is gone without a word must not keep its place for ever.
+    socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))
+}
+
 /// Silence after which a client's machine is asked whether it is still there, as Redis does.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
@@ -373,7 +303,7 @@ pub fn run(
         tracked: RefCell::default(),
     });
     LocalSet::new().block_on(&runtime, async move {
-        tokio::task::spawn_local(Rc::clone(&worker).run_mailbox(inbox.mailbox));
+        tokio::task::spawn_local(crate::mailbox::run(Rc::clone(&worker), inbox.mailbox));
         tokio::task::spawn_local(Rc::clone(&worker).tidy());
         tokio::task::spawn_local(Rc::clone(&worker).run_rounds());
         if let Some(listener) = listener {
@@ -393,4 +323,22 @@ pub enum StartError {
     /// The runtime could not be made.
     #[error("cannot start a worker: {0}")]
     Runtime(#[from] std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_vanish_are_noticed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let socket = socket2::SockRef::from(&stream);
+        assert!(!socket.keepalive().unwrap());
+        set_options(socket2::SockRef::from(&stream)).unwrap();
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
+        assert!(socket.tcp_nodelay().unwrap());
+    }
 }

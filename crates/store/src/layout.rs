@@ -69,6 +69,9 @@ pub(crate) struct Layout {
     pub(crate) index_len: usize,
 }
 
+/// What part of a new page's entries, and of their bytes, it has room for besides: one in so many.
+pub(crate) const SLACK_SHARE: usize = 16;
+
 impl Layout {
     /// The smallest size class that holds `entries` entries of `payload_bytes` together. What the class has over is shared
     /// between index and entries so that both fill up at the same time if later entries are as large as these on average.
@@ -86,7 +89,10 @@ impl Layout {
 
     /// As [`Layout::for_entries`], with room for a sixteenth more: so many changes pay for the next rebuild.
     pub(crate) fn with_slack(entries: usize, payload_bytes: usize) -> Layout {
-        Layout::for_entries(entries + entries / 16, payload_bytes + payload_bytes / 16)
+        Layout::for_entries(
+            entries + entries / SLACK_SHARE,
+            payload_bytes + payload_bytes / SLACK_SHARE,
+        )
     }
 }
 

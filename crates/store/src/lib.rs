@@ -49,7 +49,7 @@ pub use expiry::{EXPIRY_UNIT_US, Expiry};
 pub use key::{DATABASES, Key, KeyError, Keyspace, MAX_KEY_BYTES, Space};
 pub use layout::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES};
 pub use locate::LOCATE_BATCH;
-pub use scan::{Cursor, SCAN_SLOTS_PER_STEP};
+pub use scan::{Cursor, Relief, SCAN_SLOTS_PER_STEP};
 pub use slot::{SLOTS, slot_of};
 pub use store::{NumbersAt, Place, Removed, SlotMeta, Store};
 pub use sweep::SweepProgress;

@@ -2,7 +2,7 @@
 
 use crate::entry::{EntryRef, set_block};
 use crate::key::Hasher;
-use crate::layout::{Bounds, Layout, UNIT_BYTES};
+use crate::layout::{Bounds, Layout, SLACK_SHARE, UNIT_BYTES, size_class};
 use crate::page::Page;
 
 impl Page {
@@ -32,6 +32,18 @@ impl Page {
     pub(crate) fn compact_if_sparse(&mut self, hasher: &Hasher) {
         if self.is_sparse() {
             self.rebuild(self.layout_for(0), hasher);
+        }
+    }
+
+    /// Gives memory back if a smaller page can hold the entries.
+    pub(crate) fn compact(&mut self, hasher: &Hasher) {
+        // Less than the slack of the new page can bring nothing.
+        if self.live == 0 || usize::from(self.holes) * UNIT_BYTES * SLACK_SHARE < self.payload_bytes() {
+            return;
+        }
+        let layout = self.layout_for(0);
+        if size_class(layout.bytes) < size_class(self.bytes.len()) {
+            self.rebuild(layout, hasher);
         }
     }
 

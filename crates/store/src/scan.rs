@@ -1,6 +1,7 @@
 //! Walking over a keyspace, and picking from it.
 
 use crate::entry::EntryView;
+use crate::expiry::Expiry;
 use crate::key::{Keyspace, mix};
 use crate::slot::SLOTS;
 use crate::slot_map::SlotMap;
@@ -178,20 +179,42 @@ impl Store {
         Some(self.place_at(keyspace, local, page, spot))
     }
 
-    /// Samples `samples` entries of all keyspaces, each as often as it has entries, and says where the one is that may be
-    /// dropped first: the bucket that is nearest to being full, which is the cheapest to lose.
-    pub fn evict_sample(&self, random: u64, samples: usize) -> Option<Place> {
-        let all: usize = self.tables.iter().map(|table| table.live).sum();
-        let sampled = (0..samples as u64).filter_map(|sample| {
-            let random = mix(random ^ mix(sample));
-            let mut at = ((u128::from(random) * all as u128) >> 64) as usize;
-            let keyspace = self.tables.iter().position(|table| {
-                let here = at < table.live;
-                at = at.saturating_sub(table.live);
-                here
-            })?;
-            self.random_place(keyspace, mix(random))
-        });
-        sampled.min_by_key(|&place| self.view(place).bucket.expiry)
+    /// Looks for memory at `samples` random entries of all keyspaces. A page of one of them that can be smaller is made so: what
+    /// was dropped before has left room there, which comes free only now. Else one of the entries is to be dropped: that of the
+    /// bucket which is nearest to being full, which is the cheapest to lose. `None` if there is no entry.
+    pub fn relieve(&mut self, random: u64, samples: usize) -> Option<Relief> {
+        let mut cheapest: Option<(Expiry, Place)> = None;
+        for sample in 0..samples as u64 {
+            let place = self.sample(mix(random ^ mix(sample)))?;
+            if self.compact_at(place) {
+                return Some(Relief::Compacted);
+            }
+            let expiry = self.view(place).bucket.expiry;
+            if cheapest.is_none_or(|(least, _)| expiry < least) {
+                cheapest = Some((expiry, place));
+            }
+        }
+        cheapest.map(|(_, place)| Relief::Evict(place))
     }
+
+    /// An entry of all keyspaces, each picked as often as it has entries.
+    fn sample(&self, random: u64) -> Option<Place> {
+        let all: usize = self.tables.iter().map(|table| table.live).sum();
+        let mut at = ((u128::from(random) * all as u128) >> 64) as usize;
+        let keyspace = self.tables.iter().position(|table| {
+            let here = at < table.live;
+            at = at.saturating_sub(table.live);
+            here
+        })?;
+        self.random_place(keyspace, mix(random))
+    }
+}
+
+/// What [`Store::relieve`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relief {
+    /// A page is smaller now. Places are invalid.
+    Compacted,
+    /// This entry is to be dropped; nothing has changed yet.
+    Evict(Place),
 }

@@ -129,6 +129,11 @@ impl SlotMap {
         dropped
     }
 
+    /// Gives back what removed entries have left in one page, if that is worth it.
+    pub(crate) fn compact(&mut self, number: u32, hasher: &Hasher) {
+        self.change(number, |page| page.compact(hasher));
+    }
+
     fn shrink(&mut self, number: u32, bounds: Bounds, hasher: &Hasher) {
         match self {
             SlotMap::One(page) => page.compact_if_sparse(hasher),

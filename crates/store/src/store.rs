@@ -336,6 +336,19 @@ impl Store {
         Removed { params }
     }
 
+    /// Gives back what removed entries have left in the page of an entry. Answers whether that was anything; places are
+    /// invalid then.
+    pub(crate) fn compact_at(&mut self, place: Place) -> bool {
+        self.check(place);
+        let map = &mut self.tables[usize::from(place.keyspace)].maps[usize::from(place.local_slot)];
+        let before = map.allocated_bytes();
+        map.compact(place.page, &self.hasher);
+        let after = map.allocated_bytes();
+        self.bytes = self.bytes - before + after;
+        self.generation += u64::from(after < before);
+        after < before
+    }
+
     /// Number of entries of a keyspace.
     pub fn len(&self, keyspace: Keyspace) -> usize {
         self.table(keyspace).map_or(0, |table| table.live)

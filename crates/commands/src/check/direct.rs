@@ -4,6 +4,7 @@ use super::{Order, Shape, Subject};
 use crate::shard::{Shard, burst_rule};
 use crate::{CommandError, Env};
 use tollgate_limiter::{Burst, Cost, Decision, Limit, Quota, Window};
+use tollgate_script::{Fault, PolicyId};
 
 /// A check with its values already in range.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,11 +80,30 @@ impl Shard {
             peek: check.peek,
             shape: Shape::RlCheck,
         };
-        let shown = self.decide_alone(env, &order, &check.key)?;
+        let shown = self
+            .decide_alone(env, &order, &check.key)
+            .map_err(|error| match error {
+                CommandError::PolicyFault { .. } => self.refusal(env, policy, quota).unwrap_or(error),
+                error => error,
+            })?;
         let reset_at_ms = env.unix_ms_ceil(shown.decision.full_at_us, shown.clock_offset_us);
         Ok(DirectAnswer {
             decision: shown.decision,
             reset_at_ms,
         })
+    }
+
+    /// The error of a check whose limit is at fault and not the policy: it decides nothing under it, not even for a new bucket.
+    fn refusal(&mut self, env: &Env, policy: PolicyId, quota: Quota) -> Option<CommandError> {
+        let params = self.intern(policy, quota).ok()?;
+        let fault = self.policies.probe(params, env.now_us as i64).err()?;
+        match fault.fault {
+            Fault::Error(_) | Fault::StateSize { .. } => Some(CommandError::LimitRefused {
+                policy: self.policies.info(policy).name.clone(),
+                reason: fault.fault.to_string(),
+            }),
+            // Too slow, or no answer at all: that says nothing of the limit.
+            Fault::Budget { .. } | Fault::Memory { .. } | Fault::BadResult(_) | Fault::Lacks(_) => None,
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! A command over all keys, as a state machine.
 
-use super::{KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, STEP_ENTRIES_MAX, ScanCursor, ScanOp};
+use super::{
+    KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, Pattern, STEP_ENTRIES_MAX, ScanCursor, ScanOp,
+};
 use crate::keys::TYPE_NAME;
 use crate::number::integer;
 use crate::{CommandError, Env};
@@ -20,7 +22,7 @@ pub struct KeyspaceRun {
     shards: Arc<[Range<u16>]>,
     /// The shard that is asked next; past the end when all have answered.
     at: usize,
-    keys_max: usize,
+    limits: KeyspaceLimits,
     job: Job,
 }
 
@@ -68,14 +70,14 @@ impl KeyspaceRun {
         env: &Env,
         request: Request<'_>,
         shards: Arc<[Range<u16>]>,
-        keys_max: usize,
+        limits: KeyspaceLimits,
     ) -> Result<Self, CommandError> {
         debug_assert!(shards.windows(2).all(|pair| pair[0].end == pair[1].start));
         let mut run = Self {
             db: env.db,
             shards,
             at: 0,
-            keys_max,
+            limits,
             job: Job::Count { total: 0 },
         };
         match command {
@@ -88,7 +90,7 @@ impl KeyspaceRun {
                         db: env.db,
                         cursor: ScanCursor::START,
                         count: STEP_ENTRIES_MAX,
-                        pattern: pattern(request.arg(1)),
+                        pattern: Pattern::new(request.arg(1), limits.pattern_bytes_max)?,
                         type_exists: true,
                     },
                     keys: KeyList::default(),
@@ -128,9 +130,9 @@ impl KeyspaceRun {
             if option.eq_ignore_ascii_case(b"COUNT") {
                 let count = integer(value).ok_or(CommandError::NotAnInteger)?;
                 let count = usize::try_from(count).ok().filter(|&count| count > 0);
-                want = count.ok_or(CommandError::Syntax)?.min(self.keys_max);
+                want = count.ok_or(CommandError::Syntax)?.min(self.limits.keys_max);
             } else if option.eq_ignore_ascii_case(b"MATCH") {
-                op.pattern = pattern(value);
+                op.pattern = Pattern::new(value, self.limits.pattern_bytes_max)?;
             } else if option.eq_ignore_ascii_case(b"TYPE") {
                 op.type_exists = value.eq_ignore_ascii_case(TYPE_NAME.as_bytes());
             } else {
@@ -198,7 +200,7 @@ impl KeyspaceRun {
             (Job::Flush { .. }, KeyspaceAnswer::Freed { more }) => self.at += usize::from(!more),
             (Job::Keys { op, keys }, KeyspaceAnswer::Scanned(scanned)) => {
                 keys.append(&scanned.keys);
-                if keys.len() > self.keys_max || keys.is_too_large() {
+                if keys.len() > self.limits.keys_max || keys.is_too_large() {
                     return Err(CommandError::TooManyKeys);
                 }
                 self.at = after(&self.shards, self.at, scanned.next, op);
@@ -282,11 +284,6 @@ fn pick(lens: &[usize], draw: u64) -> usize {
         here
     };
     lens.iter().position(holds).unwrap_or(lens.len())
-}
-
-/// A pattern, unless it is the one that everything matches.
-fn pattern(text: &[u8]) -> Option<Arc<[u8]>> {
-    (text != b"*").then(|| text.into())
 }
 
 fn flush(db: Option<u8>, request: Request<'_>) -> Result<Job, CommandError> {

@@ -244,12 +244,18 @@ impl Pair {
     }
 
     fn evict(&mut self, random: u64) {
-        let place = self.store.evict_sample(random, 5);
-        assert_eq!(place.is_none(), self.model.is_empty());
-        if let Some(place) = place {
-            let (name, entry) = own(self.store.view(place));
-            self.store.remove_at(place);
-            assert_eq!(self.model.remove(&name), Some(entry));
+        loop {
+            let bytes = self.store.bytes();
+            match self.store.relieve(random, 5) {
+                None => return assert!(self.model.is_empty()),
+                Some(Relief::Compacted) => assert!(self.store.bytes() < bytes),
+                Some(Relief::Evict(place)) => {
+                    assert_eq!(self.store.bytes(), bytes);
+                    let (name, entry) = own(self.store.view(place));
+                    self.store.remove_at(place);
+                    return assert_eq!(self.model.remove(&name), Some(entry));
+                }
+            }
         }
     }
 
