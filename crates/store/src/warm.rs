@@ -1,7 +1,7 @@
 //! Starting the cache misses of a batch of keys before they are needed.
 
 use crate::key::Key;
-use crate::page::Page;
+use crate::page::PageRef;
 use crate::store::Store;
 use std::hint::black_box;
 
@@ -19,17 +19,20 @@ impl Store {
     }
 
     fn warm_batch(&self, keys: &[Key]) {
-        let mut pages: [Option<&Page>; WARM_BATCH] = [None; WARM_BATCH];
+        let mut pages: [Option<PageRef>; WARM_BATCH] = [None; WARM_BATCH];
         let mut groups = [0; WARM_BATCH];
         let mut offsets = [0; WARM_BATCH];
         let mut read = 0;
         for (key, page) in keys.iter().zip(&mut pages) {
             let local = usize::from(key.slot - self.first_slot);
             read += u64::from(self.metas[local].changes);
-            let map = self.tables[usize::from(key.keyspace)].maps.get(local);
-            *page = map
+            let table = &self.tables[usize::from(key.keyspace)];
+            *page = table
+                .maps
+                .get(local)
                 .map(|map| map.page(map.page_of(key.hash)))
-                .filter(|page| page.live > 0);
+                .filter(|page| page.live > 0)
+                .map(|page| page.view(&table.arena));
         }
         for ((key, page), group) in keys.iter().zip(pages).zip(&mut groups) {
             *group = page.map_or(0, |page| page.tags_at_home(key));

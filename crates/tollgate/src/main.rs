@@ -21,7 +21,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 // (<https://jemalloc.net/jemalloc.3.html>, "malloc_conf"), which a reference to such an array is; nobody writes it.
 #[expect(unsafe_code, reason = "jemalloc takes its options from a symbol of a fixed name")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
-pub static MALLOC_CONF: &[u8; 52] = b"tcache_max:1024,dirty_decay_ms:500,muzzy_decay_ms:0\0";
+pub static MALLOC_CONF: &[u8; 74] = b"tcache_max:1024,dirty_decay_ms:500,muzzy_decay_ms:0,cache_oblivious:false\0";
 
 fn main() -> ExitCode {
     match Cli::parse().command {
