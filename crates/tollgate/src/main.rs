@@ -14,9 +14,9 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Options of jemalloc. Buckets live in many small blocks that grow; with the defaults a million of them take 83 resident
-/// bytes each, with these 76 just after they were made and 65 some sweeps later: the threads' caches keep no blocks of such
-/// sizes, and free pages go back to the system within half a second.
+/// Options of jemalloc. Buckets live in segments of whole pages, which jemalloc would put at an offset and so give a page
+/// more; threads' caches keep nothing large, and free pages go back to the system within half a second. A million buckets
+/// take 60 resident bytes each.
 // SAFETY: jemalloc reads the symbol of this name as a pointer to a string that ends with NUL
 // (<https://jemalloc.net/jemalloc.3.html>, "malloc_conf"), which a reference to such an array is; nobody writes it.
 #[expect(unsafe_code, reason = "jemalloc takes its options from a symbol of a fixed name")]
