@@ -8,12 +8,13 @@
 /// Blocks start and end at multiples of this many bytes.
 const UNIT_BYTES: usize = 16;
 
-/// Kinds of segments: small blocks have small segments, since the last of each size is not full; each holds blocks enough
-/// for sizes that fill it to be close to each other. Multiples of the system's page, which the allocator maps as they are.
-const KINDS: usize = 3;
-const SEGMENT_BYTES: [usize; KINDS] = [32 * 1024, 128 * 1024, 1024 * 1024];
-/// The largest block of each kind but the last.
-const BLOCK_BYTES: [usize; KINDS - 1] = [1024, 8 * 1024];
+/// Kinds of segments: small since the last of each size is not full, but each holds blocks enough for sizes that fill it to
+/// be close to each other. Few kinds, since a segment is of use for all sizes of its kind only. Multiples of the system's
+/// page, which the allocator maps as they are.
+const KINDS: usize = 2;
+const SEGMENT_BYTES: [usize; KINDS] = [64 * 1024, 1024 * 1024];
+/// The largest block of the first kind.
+const SMALL_BLOCK_BYTES: usize = 8 * 1024;
 
 /// Offsets in a page are 16 bits of 4-byte units.
 const REACH_BYTES: usize = 4 * u16::MAX as usize;
@@ -29,7 +30,7 @@ const BLOCKS_PER_HOLE: usize = 64;
 const SPARE_SEGMENTS: usize = 1;
 
 const fn segment_kind(block_bytes: usize) -> usize {
-    (block_bytes > BLOCK_BYTES[0]) as usize + (block_bytes > BLOCK_BYTES[1]) as usize
+    (block_bytes > SMALL_BLOCK_BYTES) as usize
 }
 
 /// The next size from `wanted` bytes on: as many blocks as a segment holds of that size fill it.
