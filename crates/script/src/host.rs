@@ -7,6 +7,7 @@ use crate::batch::{Batch, FIELDS_MAX, MAX_BATCH, Status};
 use crate::error::{Fault, HostError, PolicyError, PolicyFault, TooManyParams};
 use crate::info::{Fields, PolicyId, PolicyInfo};
 use crate::params::{Interner, NOT_RESIDENT, Params, ParamsId};
+use crate::residents::RESIDENT_MAX;
 use crate::single::{State, Stored};
 use crate::source::{PolicySource, is_builtin};
 use crate::vm::{RunBudget, Vm};
@@ -172,6 +173,9 @@ impl PolicyHost {
                 *place = policy;
                 // Its parameters may be in the other VM, or have other bounds now.
                 self.flush_all()?;
+                for entry in self.interner.iter_mut() {
+                    entry.state_bytes_max = None;
+                }
             }
             None => self.policies.push(policy),
         }
@@ -365,28 +369,34 @@ impl PolicyHost {
         Ok(placed.vm)
     }
 
-    /// Makes sure that `more` parameters can be made resident without dropping any.
+    /// Makes sure that `more` parameters can be made resident from now on without dropping one of them.
     pub(crate) fn make_room(&mut self, more: usize) -> Result<(), HostError> {
         debug_assert!(more <= 2 * MAX_BATCH);
+        const { assert!(2 * MAX_BATCH < RESIDENT_MAX) };
         if !self.vms[GUARDED].tidy() {
             self.renew_guarded()?;
         }
-        if self.vms.iter().all(|vm| vm.has_room(more)) {
-            return Ok(());
+        for vm in &mut self.vms {
+            vm.residents.begin_round();
         }
-        self.flush_all()
+        Ok(())
     }
 
     /// The slot of these parameters in their policy's VM.
     pub(crate) fn resident(&mut self, id: ParamsId) -> Result<u32, PolicyFault> {
         let entry = self.interner.get(id);
-        if entry.slot != NOT_RESIDENT {
-            return Ok(entry.slot);
-        }
-        let (policy, params) = (entry.policy, entry.params);
+        let (policy, params, slot) = (entry.policy, entry.params, entry.slot);
         let vm = self.policies[policy.0 as usize].vm;
-        match self.vms[vm].place(policy, &params) {
-            Ok(slot) => {
+        if slot != NOT_RESIDENT {
+            self.vms[vm].residents.touch(slot);
+            return Ok(slot);
+        }
+        let (slot, before) = self.vms[vm].residents.claim(id);
+        if let Some(before) = before {
+            self.drop_resident(before, vm, slot);
+        }
+        match self.vms[vm].place(slot, policy, &params) {
+            Ok(()) => {
                 self.interner.get_mut(id).slot = slot;
                 Ok(slot)
             }
@@ -394,13 +404,20 @@ impl PolicyHost {
         }
     }
 
-    fn flush_all(&mut self) -> Result<(), HostError> {
-        for entry in self.interner.iter_mut() {
+    /// Notes that parameters have lost their slot, unless the id means others by now.
+    fn drop_resident(&mut self, id: ParamsId, vm: usize, slot: u32) {
+        let policies = &self.policies;
+        let entry = self.interner.get_mut(id);
+        if entry.slot == slot && policies[entry.policy.0 as usize].vm == vm {
             entry.slot = NOT_RESIDENT;
-            entry.state_bytes_max = None;
         }
+    }
+
+    fn flush_all(&mut self) -> Result<(), HostError> {
         for vm in &mut self.vms {
-            vm.flush()?;
+            for id in vm.flush()? {
+                self.interner.get_mut(id).slot = NOT_RESIDENT;
+            }
         }
         Ok(())
     }
@@ -420,8 +437,11 @@ impl PolicyHost {
                 vm.install(PolicyId(i as u16), &functions)?;
             }
         }
-        self.vms[GUARDED] = vm;
-        self.flush_all()
+        let mut old = std::mem::replace(&mut self.vms[GUARDED], vm);
+        for id in old.residents.clear() {
+            self.interner.get_mut(id).slot = NOT_RESIDENT;
+        }
+        Ok(())
     }
 
     pub(crate) fn vm_of(&self, params: ParamsId) -> usize {
@@ -474,4 +494,57 @@ fn check_name(name: &str) -> Result<(), PolicyError> {
         file: format!("{}.lua", name.escape_debug()),
         message: format!("a policy's name has 1 to {NAME_BYTES_MAX} letters, digits, `_` or `-`"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const RECURSES: &str = "
+        local function deeper(n)
+            if n == 0 then error('deep') end
+            return 1 + deeper(n - 1)
+        end
+        return { version = 1, fields = { 'level' }, burst = 'limit',
+            check = function(limit, now, cost) if cost > 0 then deeper(cost) end return true, 1, 0, 0 end,
+            full_at = function() return 0 end }";
+
+    /// The stack that a deep recursion leaves is given back before the VM is taken to be full: filling a new one takes tens
+    /// of milliseconds.
+    #[test]
+    fn deep_recursion_does_not_cost_the_vm() {
+        let source = PolicySource {
+            name: "recurses".to_owned(),
+            text: RECURSES.to_owned(),
+        };
+        let limits = PolicyLimits {
+            budget_us: 10_000_000,
+            ..PolicyLimits::default()
+        };
+        let mut host = PolicyHost::new(&[source], limits).unwrap();
+        let policy = host.policy(b"recurses").unwrap();
+        let mut params = (1..=5).map(|limit| {
+            let params = Params {
+                limit,
+                window_us: 1_000_000,
+                burst: limit,
+            };
+            host.intern(policy, params).unwrap()
+        });
+        let ids: [ParamsId; 5] = std::array::from_fn(|_| params.next().unwrap());
+        for id in ids {
+            host.check_one(id, None, 0, 0, false).unwrap();
+        }
+        assert_eq!(host.vms[GUARDED].residents.len(), 5);
+        for depth in (500..19_000).step_by(250) {
+            host.check_one(ids[0], None, 0, depth, false).unwrap_err();
+            host.check_one(ids[1], None, 0, 0, false).unwrap();
+            assert_eq!(
+                host.vms[GUARDED].residents.len(),
+                5,
+                "a new VM after a depth of {depth}"
+            );
+        }
+    }
 }

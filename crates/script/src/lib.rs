@@ -43,6 +43,7 @@ mod host;
 mod info;
 mod meter;
 mod params;
+mod residents;
 mod sandbox;
 mod single;
 mod source;

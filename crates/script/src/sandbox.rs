@@ -23,6 +23,19 @@ const REMOVED: [(&str, &[&str]); 2] = [
     ("buffer", &["fromstring", "tostring", "readstring", "writestring"]),
 ];
 
+/// What the compiler knows without looking at the globals, and would call, or compute, even where it is not: it must take
+/// these names for variables.
+const UNKNOWN_TO_COMPILER: [&str; 8] = [
+    "getmetatable",
+    "integer",
+    "rawset",
+    "setmetatable",
+    "string",
+    "table",
+    "unpack",
+    "vector",
+];
+
 /// A VM in which policies may be loaded: native code, nothing but [`GLOBALS`], no global writable.
 pub(crate) fn policy_vm() -> Result<Lua, HostError> {
     let libraries = StdLib::MATH | StdLib::BIT | StdLib::BUFFER;
@@ -32,7 +45,8 @@ pub(crate) fn policy_vm() -> Result<Lua, HostError> {
         Compiler::new()
             .set_optimization_level(2)
             .set_debug_level(1)
-            .set_type_info_level(1),
+            .set_type_info_level(1)
+            .set_mutable_globals(UNKNOWN_TO_COMPILER),
     );
     let globals = lua.globals();
     let mut gone = Vec::new();
@@ -52,10 +66,32 @@ pub(crate) fn policy_vm() -> Result<Lua, HostError> {
         }
     }
     bound_buffers(&lua, &globals)?;
+    hide_addresses(&lua, &globals)?;
     lua.sandbox(true)?;
     // The sandbox gives scripts a table of their own for new globals, shared by all of them: closed, too.
     lua.globals().set_readonly(true);
     Ok(lua)
+}
+
+/// Lets `tostring` say no more than the type of what has no text of its own: addresses differ from run to run, and are
+/// nobody's business.
+fn hide_addresses(lua: &Lua, globals: &Table) -> Result<(), HostError> {
+    let hiding: mlua::Function = lua
+        .load(
+            "local text, type = ...
+             return function(value)
+                 local kind = type(value)
+                 if kind == 'table' or kind == 'function' or kind == 'buffer' then return kind end
+                 return text(value)
+             end",
+        )
+        .set_name("=tostring")
+        .call((
+            globals.raw_get::<mlua::Function>("tostring")?,
+            globals.raw_get::<mlua::Function>("type")?,
+        ))?;
+    globals.raw_set("tostring", hiding)?;
+    Ok(())
 }
 
 /// Puts a bound on `buffer.create`.

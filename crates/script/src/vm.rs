@@ -11,17 +11,17 @@ use crate::batch::{Batch, COUNT, HEADER, IMAGE_BYTES_MAX, MAX_BATCH, PROGRESS, R
 use crate::error::{Fault, HostError, PolicyError, first_line};
 use crate::info::{PolicyId, PolicyInfo};
 use crate::meter::Meter;
-use crate::params::Params;
+use crate::params::{Params, ParamsId};
+use crate::residents::{RESIDENT_MAX, Residents};
 use crate::sandbox::policy_vm;
 use crate::source::{POLICY_SOURCE_BYTES_MAX, PolicySource, too_large};
 use crate::validate::validate;
 
-/// Parameters that have a table in a VM at one time; beyond that all are dropped and made again as needed. Bounds what a
-/// full collection has to visit.
-pub(crate) const RESIDENT_MAX: usize = 4096;
-
 /// What one set of parameters takes in a VM: its table and its places in the driver's lists, rounded up.
 const RESIDENT_BYTES: usize = 512;
+
+/// From the deepest stack down to next to none.
+const STACK_HALVINGS: u32 = 12;
 
 /// Time that loading a file may take.
 const LOAD_BUDGET: Duration = Duration::from_millis(100);
@@ -51,7 +51,8 @@ pub(crate) struct Vm {
     budget: RunBudget,
     /// Memory that the host itself put to use, in bytes: what a run adds is counted from here.
     baseline_bytes: usize,
-    resident: usize,
+    /// Who has a table here.
+    pub(crate) residents: Residents,
     resident_most: usize,
 }
 
@@ -90,7 +91,7 @@ impl Vm {
             meter,
             budget,
             baseline_bytes: 0,
-            resident: 0,
+            residents: Residents::new(RESIDENT_MAX),
             resident_most: 0,
         };
         vm.rebase()?;
@@ -100,7 +101,7 @@ impl Vm {
     /// Counts what is in use now, after a full collection, as the host's own.
     fn rebase(&mut self) -> Result<(), HostError> {
         self.lua.gc_collect()?;
-        self.baseline_bytes = self.lua.used_memory() + (self.resident_most - self.resident) * RESIDENT_BYTES;
+        self.baseline_bytes = self.lua.used_memory() + (self.resident_most - self.residents.len()) * RESIDENT_BYTES;
         self.set_cap(true)
     }
 
@@ -139,8 +140,16 @@ impl Vm {
     /// Collects garbage before it can count against a run. Returns false when policies hold on to so much memory that
     /// only a new VM helps.
     pub(crate) fn tidy(&self) -> bool {
-        if self.is_littered() {
+        // A deep recursion leaves a large stack, of which each collection gives back half.
+        for _ in 0..STACK_HALVINGS {
+            let before = self.lua.used_memory();
+            if !self.is_littered() {
+                return true;
+            }
             self.collect();
+            if self.lua.used_memory() > before - before / 16 {
+                break;
+            }
         }
         !self.is_littered()
     }
@@ -189,9 +198,8 @@ impl Vm {
         self.rebase()
     }
 
-    /// Gives parameters a slot.
-    pub(crate) fn place(&mut self, policy: PolicyId, params: &Params) -> Result<u32, HostError> {
-        let slot = self.resident + 1;
+    /// Puts parameters into a slot that they have claimed.
+    pub(crate) fn place(&mut self, slot: u32, policy: PolicyId, params: &Params) -> Result<(), HostError> {
         let (num, den) = params.rate();
         self.set_cap(false)?;
         let limit = self.lua.create_table_with_capacity(0, 5)?;
@@ -203,28 +211,21 @@ impl Vm {
         limit.set_readonly(true);
         self.begin(Duration::MAX);
         self.place.call::<()>((slot, policy.0, limit))?;
-        self.resident = slot;
-        if slot > self.resident_most {
-            self.resident_most = slot;
+        if self.residents.len() > self.resident_most {
+            self.resident_most = self.residents.len();
             self.baseline_bytes += RESIDENT_BYTES;
         }
-        self.set_cap(true)?;
-        Ok(slot as u32)
+        self.set_cap(true)
     }
 
-    /// Whether `more` parameters have room.
-    pub(crate) fn has_room(&self, more: usize) -> bool {
-        self.resident + more <= RESIDENT_MAX
-    }
-
-    /// Drops all parameters.
-    pub(crate) fn flush(&mut self) -> Result<(), HostError> {
+    /// Drops all parameters, and says whose they were.
+    pub(crate) fn flush(&mut self) -> Result<impl Iterator<Item = ParamsId>, HostError> {
         self.set_cap(false)?;
         self.begin(Duration::MAX);
         self.flush.call::<()>(())?;
-        self.resident = 0;
         self.collect();
-        self.set_cap(true)
+        self.set_cap(true)?;
+        Ok(self.residents.clear())
     }
 
     /// Runs the operations of `batch` whose routes are set; `fail` takes the fault of one. Returns false when it stopped
@@ -304,7 +305,7 @@ impl Vm {
             mlua::Error::RuntimeError(message) | mlua::Error::SyntaxError { message, .. } => message.clone(),
             other => other.to_string(),
         };
-        let line = first_line(&text);
+        let line = without_address(first_line(&text));
         match line.strip_prefix('@') {
             Some(result) => Fault::BadResult(result.to_owned()),
             None => Fault::Error(line.to_owned()),
@@ -355,6 +356,14 @@ fn is_memory_error(error: &mlua::Error) -> bool {
         // An error raised in Lua by the allocator while a message was being made.
         mlua::Error::RuntimeError(message) => first_line(message) == "not enough memory",
         _ => false,
+    }
+}
+
+/// The type alone of an error that is no text: `table: 0x…` as the interpreter shows it.
+fn without_address(text: &str) -> &str {
+    match text.split_once(": 0x") {
+        Some((kind @ ("table" | "function" | "buffer" | "userdata" | "thread"), _)) => kind,
+        _ => text,
     }
 }
 

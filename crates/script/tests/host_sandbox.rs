@@ -198,6 +198,90 @@ fn nothing_beyond_the_list_is_there() {
     }
 }
 
+/// The compiler knows library functions by name and calls them without looking them up, where it may.
+#[test]
+fn the_compiler_offers_nothing_beyond_the_list() {
+    for expression in [
+        "table.insert({}, 1)",
+        "table.unpack({ 1 })",
+        "unpack({ 1 })",
+        "string.sub('abc', 1, 2)",
+        "string.byte('abc', 1)",
+        "string.char(97)",
+        "string.len('abc')",
+        "setmetatable({}, {})",
+        "getmetatable({})",
+        "getmetatable('')",
+        "rawset({}, 1, 1)",
+        "vector.create(1, 2, 3)",
+        "vector.magnitude(vector.create(1, 2, 3))",
+        "integer.add(1, 2)",
+        "integer.create(1)",
+        "(table or math).insert({}, 1)",
+    ] {
+        let in_local = match expression.split_once('(') {
+            Some((function, arguments)) if !function.is_empty() => {
+                format!("local f = {function} local x = f({arguments} return true, 1, 0, 1")
+            }
+            _ => format!("local x = {expression} return true, 1, 0, 1"),
+        };
+        for body in [
+            format!("local x = {expression} return true, 1, 0, 1"),
+            format!("local x = ({expression}) == nil return true, 1, 0, if x then 1 else 0"),
+            in_local,
+        ] {
+            let mut host = host(&[("p", &check_body(&body))]);
+            let p = params(&mut host, "p", 1);
+            let fault = host.check_one(p, None, 0, 1, false).expect_err(&body);
+            assert!(matches!(fault.fault, Fault::Error(_)), "{body}: {fault}");
+        }
+    }
+}
+
+/// Values without a text of their own are shown as their type: no error tells where they are in memory.
+#[test]
+fn errors_hold_no_addresses() {
+    for (body, expected) in [
+        ("error({})", "table"),
+        ("error(check)", "function"),
+        ("error(buffer.create(1))", "buffer"),
+        ("error(tostring({}))", "bad.lua:3: table"),
+        ("error('a ' .. tostring(math.floor), 0)", "a function"),
+        ("error(tostring(buffer.create(1)), 0)", "buffer"),
+        ("local show = tostring error(show({}), 0)", "table"),
+        (
+            "error(tostring(7) .. tostring(nil) .. tostring(true) .. tostring('x'), 0)",
+            "7niltruex",
+        ),
+    ] {
+        let text = format!(
+            "local check = function() end {}",
+            check_body(&format!("\n{body} return true, 1, 0, 1"))
+        );
+        let mut host = host_with(&[("bad", &text)], UNHURRIED);
+        let bad = params(&mut host, "bad", 1);
+        let fault = host.check_one(bad, None, 0, 1, false).expect_err(body).fault;
+        assert_eq!(fault, Fault::Error(expected.to_owned()), "{body}");
+    }
+}
+
+#[test]
+fn a_time_before_the_beginning_is_no_full_at() {
+    for (full_at, shown) in [
+        ("-1e308", "-1e+308"),
+        ("-1", "-1"),
+        ("-math.huge", "-inf"),
+        ("0/0", "nan"),
+    ] {
+        let text = check_body("return true, 1, 0, 1").replace("return 0 end", &format!("return {full_at} end"));
+        let mut host = host(&[("bad", &text)]);
+        let bad = params(&mut host, "bad", 1);
+        let expected = format!("full_at returned {shown} where a time in whole microseconds from 0 on is expected");
+        let fault = host.check_one(bad, None, 0, 1, false).expect_err(full_at).fault;
+        assert_eq!(fault, Fault::BadResult(expected), "{full_at}");
+    }
+}
+
 #[test]
 fn loading_a_file_cannot_leave_a_global_behind() {
     for text in [

@@ -1,8 +1,8 @@
 //! Resident bytes per bucket, and nanoseconds for each operation on a single key, at several numbers of buckets.
 //!
 //! `cargo run --release -p tollgate-store --example footprint [buckets ...]` (default 1,000,000 and 10,000,000). Linux.
-//! Resident bytes depend on the allocator's options; with pages past its thread cache and freed memory given back at once:
-//! `_RJEM_MALLOC_CONF=tcache_max:2048,dirty_decay_ms:0,muzzy_decay_ms:0`.
+//! Resident bytes depend on the allocator's options; with segments laid out as they are and freed memory given back at once:
+//! `_RJEM_MALLOC_CONF=cache_oblivious:false,dirty_decay_ms:0,muzzy_decay_ms:0`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -140,13 +140,6 @@ fn measure(buckets: u64) {
         "  resident {:.2} B a bucket, accounted {:.2}",
         each(resident_bytes() - before),
         each(store.bytes() as u64)
-    );
-    for _ in 0..3 {
-        while !store.sweep(0, 1000, &mut |_| ()).wrapped {}
-    }
-    println!(
-        "  resident {:.2} B a bucket once the sweep has settled the pages",
-        each(resident_bytes() - before)
     );
     println!(
         "  put new: {:.0} ns, longest {longest:?}",

@@ -1,17 +1,18 @@
 //! A slot that has outgrown one page: pages split by the top bits of the hash (extendible hashing).
 
-use crate::key::Hasher;
+use crate::arena::LARGEST_BLOCK_BYTES;
 use crate::layout::{Bounds, size_class};
 use crate::page::Page;
+use crate::rebuild::Workshop;
 
 /// The most hash bits that a directory looks at. With seeded hashes and hundreds of entries in a page it is not reached
 /// below 10^10 entries in one slot; a page at this depth grows to [`LAST_BOUNDS`] instead of being split.
 pub(crate) const MAX_DEPTH: u8 = 26;
 
-/// The bounds of a page that cannot be split any more; offsets are 16 bits of 4-byte units.
+/// The bounds of a page that cannot be split any more.
 pub(crate) const LAST_BOUNDS: Bounds = Bounds {
     entries: 32 * 1024,
-    bytes: 224 * 1024,
+    bytes: LARGEST_BLOCK_BYTES,
 };
 
 pub(crate) struct Leaf {
@@ -94,21 +95,22 @@ impl Directory {
     }
 
     /// Makes room for an entry with that hash and says in which leaf.
-    pub(crate) fn make_room(&mut self, hash: u64, entry_bytes: usize, bounds: Bounds, hasher: &Hasher) -> u32 {
+    pub(crate) fn make_room(&mut self, hash: u64, entry_bytes: usize, shop: &mut Workshop) -> u32 {
+        let bounds = shop.bounds;
         loop {
             let leaf = self.leaf_of(hash);
-            if self.change(leaf, |page| page.make_room(entry_bytes, bounds, hasher)) {
+            if self.change(leaf, |page| page.make_room(hash, entry_bytes, bounds, shop)) {
                 return leaf;
             }
-            if !self.split(leaf, hasher) {
-                let fits = self.change(leaf, |page| page.make_room(entry_bytes, LAST_BOUNDS, hasher));
+            if !self.split(leaf, shop) {
+                let fits = self.change(leaf, |page| page.make_room(hash, entry_bytes, LAST_BOUNDS, shop));
                 assert!(fits, "thousands of entries share {MAX_DEPTH} bits of a seeded hash");
                 return leaf;
             }
         }
     }
 
-    fn split(&mut self, leaf: u32, hasher: &Hasher) -> bool {
+    fn split(&mut self, leaf: u32, shop: &mut Workshop) -> bool {
         let Leaf { prefix, depth, .. } = self.leaves[leaf as usize];
         if depth == MAX_DEPTH {
             return false;
@@ -117,7 +119,7 @@ impl Directory {
             self.handles = self.handles.iter().flat_map(|&leaf| [leaf, leaf]).collect();
             self.depth += 1;
         }
-        let high = self.change(leaf, |page| page.split(63 - depth, hasher));
+        let high = self.change(leaf, |page| page.split(63 - depth, shop));
         self.live += usize::from(high.live);
         self.pages_bytes += high.allocated_bytes();
         self.set_leaf(leaf, prefix << 1, depth + 1);
@@ -149,17 +151,17 @@ impl Directory {
 
     /// Gives memory back after entries of a leaf have gone: compacts its page, merges it with its buddy while both are
     /// small, and halves the directory while no leaf needs all its bits.
-    pub(crate) fn shrink(&mut self, leaf: u32, bounds: Bounds, hasher: &Hasher) {
+    pub(crate) fn shrink(&mut self, leaf: u32, shop: &mut Workshop) {
         let hash = self.leaves[leaf as usize].hash_start();
-        self.change(leaf, |page| page.compact_if_sparse(hasher));
-        while self.merge(self.leaf_of(hash), bounds, hasher) {}
+        self.change(leaf, |page| page.compact_if_sparse(shop));
+        while self.merge(self.leaf_of(hash), shop) {}
         while self.depth > 0 && self.at_depth[usize::from(self.depth)] == 0 {
             self.handles = self.handles.iter().copied().step_by(2).collect();
             self.depth -= 1;
         }
     }
 
-    fn merge(&mut self, leaf: u32, bounds: Bounds, hasher: &Hasher) -> bool {
+    fn merge(&mut self, leaf: u32, shop: &mut Workshop) -> bool {
         let Leaf { prefix, depth, .. } = self.leaves[leaf as usize];
         if depth == 0 {
             return false;
@@ -170,7 +172,7 @@ impl Directory {
         }
         let mut other = std::mem::take(&mut self.leaves[buddy as usize].page);
         let (live, bytes) = (usize::from(other.live), other.allocated_bytes());
-        let merged = self.change(leaf, |page| page.merge(&mut other, bounds, hasher));
+        let merged = self.change(leaf, |page| page.merge(&mut other, shop));
         if !merged {
             self.leaves[buddy as usize].page = other;
             return false;

@@ -1,5 +1,7 @@
 //! Sizes: the allocator's classes, and how a page divides its bytes between index and entries.
 
+use crate::arena::block_bytes;
+
 /// The most entries in one page.
 pub const MAX_PAGE_ENTRIES: usize = 1024;
 
@@ -73,11 +75,11 @@ pub(crate) struct Layout {
 pub(crate) const SLACK_SHARE: usize = 16;
 
 impl Layout {
-    /// The smallest size class that holds `entries` entries of `payload_bytes` together. What the class has over is shared
+    /// The smallest block that holds `entries` entries of `payload_bytes` together. What the block has over is shared
     /// between index and entries so that both fill up at the same time if later entries are as large as these on average.
     pub(crate) fn for_entries(entries: usize, payload_bytes: usize) -> Layout {
         let least = index_for(entries);
-        let bytes = size_class(entries_start(least) + payload_bytes);
+        let bytes = block_bytes(entries_start(least) + payload_bytes);
         let per_entry = payload_bytes as f64 / entries.max(1) as f64 + 3.0 * 8.0 / 7.0;
         let fits = ((bytes - GROUP) as f64 / per_entry) as usize;
         let mut index_len = index_for(fits).max(least);
@@ -135,7 +137,7 @@ mod tests {
         fn a_layout_holds_what_it_was_made_for(entries in 1usize..1200, average in 16usize..600) {
             let payload = entries * average.next_multiple_of(4);
             let layout = Layout::for_entries(entries, payload);
-            prop_assert_eq!(size_class(layout.bytes), layout.bytes);
+            prop_assert_eq!(block_bytes(layout.bytes), layout.bytes);
             prop_assert!(entries_start(layout.index_len) + payload <= layout.bytes);
             prop_assert!(max_load(layout.index_len) >= entries);
             prop_assert!(max_load(layout.index_len) < layout.index_len);

@@ -6,8 +6,8 @@
 //! # Layout
 //!
 //! Each [`Keyspace`] in use has one array of slot maps. A slot map is one page, or, once it outgrows a page, a directory
-//! of pages split by the top bits of the keys' hashes (extendible hashing). A page is one allocation with tags, offsets
-//! and entries in it, whose sizes are exactly the allocator's size classes. Growing, compacting, splitting, merging and
+//! of pages split by the top bits of the keys' hashes (extendible hashing). A page is one block of memory with tags,
+//! offsets and entries in it, from an arena that keeps blocks of a size packed. Growing, compacting, splitting, merging and
 //! sweeping touch at most two pages, each bounded to [`MAX_PAGE_ENTRIES`] entries and [`MAX_PAGE_BYTES`] bytes, so no
 //! operation stalls the shard, however many keys share a slot. State or keys that are large live in a block of their own.
 //!
@@ -25,6 +25,7 @@
 //! assert!(store.update(place, 7, Expiry::NEVER, false, &[8.0, 2_000.0]));
 //! ```
 
+mod arena;
 mod blocks;
 mod directory;
 mod entry;

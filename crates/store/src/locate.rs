@@ -1,7 +1,7 @@
 //! Looking up a batch of keys, with the cache misses of different keys at the same time.
 
 use crate::key::Key;
-use crate::page::Page;
+use crate::page::PageRef;
 use crate::store::{Place, Store};
 use std::hint::black_box;
 
@@ -29,7 +29,7 @@ impl Store {
     }
 
     fn locate_batch(&self, keys: &[Key], places: &mut [Option<Place>]) {
-        let mut pages: [Option<(u32, &Page)>; LOCATE_BATCH] = [None; LOCATE_BATCH];
+        let mut pages: [Option<(u32, PageRef)>; LOCATE_BATCH] = [None; LOCATE_BATCH];
         let mut groups = [0; LOCATE_BATCH];
         let mut spots = [None; LOCATE_BATCH];
         // What is only read so that it will be there.
@@ -37,10 +37,11 @@ impl Store {
         for (key, page) in keys.iter().zip(&mut pages) {
             let local = usize::from(key.slot - self.first_slot);
             read += u64::from(self.metas[local].changes);
-            let map = self.tables[usize::from(key.keyspace)].maps.get(local);
-            *page = map.and_then(|map| {
+            let table = &self.tables[usize::from(key.keyspace)];
+            *page = table.maps.get(local).and_then(|map| {
                 let number = map.page_of(key.hash);
-                Some((number, map.page(number))).filter(|(_, page)| page.live > 0)
+                let page = Some(map.page(number)).filter(|page| page.live > 0)?;
+                Some((number, page.view(&table.arena)))
             });
         }
         for ((key, page), group) in keys.iter().zip(&pages).zip(&mut groups) {

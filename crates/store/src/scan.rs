@@ -5,7 +5,7 @@ use crate::expiry::Expiry;
 use crate::key::{Keyspace, mix};
 use crate::slot::SLOTS;
 use crate::slot_map::SlotMap;
-use crate::store::{Place, Store, view_of};
+use crate::store::{Place, Store, Table, view_of};
 
 /// The most slots that one step of a scan looks at.
 pub const SCAN_SLOTS_PER_STEP: usize = 1024;
@@ -93,7 +93,7 @@ impl Store {
             let map = &table.maps[usize::from(slot - slots.start)];
             let mut position = cursor.position();
             loop {
-                let next = self.scan_page(map, position, &mut want, &mut |entry| {
+                let next = self.scan_page(table, map, position, &mut want, &mut |entry| {
                     show(view_of(self.base, index as u8, slot, entry));
                 });
                 match next {
@@ -117,17 +117,19 @@ impl Store {
     /// starts, in this page or the next of the map.
     fn scan_page(
         &self,
+        table: &Table,
         map: &SlotMap,
         position: u64,
         want: &mut usize,
         show: &mut dyn FnMut(crate::entry::EntryRef),
     ) -> Option<u64> {
         let hash = position << (64 - POSITION_BITS);
-        let page = map.page(map.page_of(hash));
+        let head = map.page(map.page_of(hash));
+        let page = head.view(&table.arena);
         let (start, end) = map.hash_range(hash);
         let end = end.map(position_of);
-        if position == position_of(start) && usize::from(page.live) <= *want {
-            *want -= usize::from(page.live);
+        if position == position_of(start) && usize::from(head.live) <= *want {
+            *want -= usize::from(head.live);
             page.spots().for_each(|spot| show(page.entry(spot.offset)));
             return end;
         }
@@ -175,7 +177,7 @@ impl Store {
         let tries = (0..RANDOM_TRIES).map(|try_number| map.page_of(mix(random.rotate_left(32) ^ try_number)));
         let all = 0..map.pages() as u32;
         let page = tries.chain(all).find(|&page| map.page(page).live > 0)?;
-        let spot = map.page(page).random(mix(random.rotate_left(16)))?;
+        let spot = table.page(local, page).random(mix(random.rotate_left(16)))?;
         Some(self.place_at(keyspace, local, page, spot))
     }
 

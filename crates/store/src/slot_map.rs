@@ -1,11 +1,12 @@
 //! The entries of one slot of one keyspace.
 
+use crate::arena::Arena;
 use crate::directory::Directory;
 use crate::entry::{EntryRef, Value};
 use crate::expiry::Coarse;
-use crate::key::{Hasher, Key};
-use crate::layout::Bounds;
+use crate::key::Key;
 use crate::page::{Page, Spot};
+use crate::rebuild::Workshop;
 
 pub(crate) enum SlotMap {
     One(Page),
@@ -65,9 +66,9 @@ impl SlotMap {
     }
 
     #[inline]
-    pub(crate) fn find(&self, key: &Key) -> Option<(u32, Spot)> {
+    pub(crate) fn find(&self, key: &Key, arena: &Arena) -> Option<(u32, Spot)> {
         let number = self.page_of(key.hash);
-        self.page(number).find(key).map(|spot| (number, spot))
+        self.page(number).view(arena).find(key).map(|spot| (number, spot))
     }
 
     /// Changes a page in a way that may change its sums.
@@ -88,29 +89,33 @@ impl SlotMap {
     }
 
     /// Adds an entry that is not there.
-    pub(crate) fn insert(&mut self, key: &Key, value: &Value, bounds: Bounds, hasher: &Hasher) -> (u32, Spot) {
+    pub(crate) fn insert(&mut self, key: &Key, value: &Value, shop: &mut Workshop) -> (u32, Spot) {
         let entry_bytes = value.page_bytes(key);
         if let SlotMap::One(page) = self {
-            if page.make_room(entry_bytes, bounds, hasher) {
-                return (0, page.insert(key, value));
+            if page.make_room(key.hash, entry_bytes, shop.bounds, shop) {
+                return (0, page.view_mut(shop.arena).insert(key, value));
             }
             *self = SlotMap::Many(Box::new(Directory::new(std::mem::take(page))));
         }
-        let number = self.make_room(key.hash, entry_bytes, bounds, hasher);
-        (number, self.change(number, |page| page.insert(key, value)))
+        let number = self.make_room(key.hash, entry_bytes, shop);
+        let spot = self.change(number, |page| page.view_mut(shop.arena).insert(key, value));
+        (number, spot)
     }
 
-    fn make_room(&mut self, hash: u64, entry_bytes: usize, bounds: Bounds, hasher: &Hasher) -> u32 {
+    fn make_room(&mut self, hash: u64, entry_bytes: usize, shop: &mut Workshop) -> u32 {
         match self {
             SlotMap::One(_) => 0,
-            SlotMap::Many(directory) => directory.make_room(hash, entry_bytes, bounds, hasher),
+            SlotMap::Many(directory) => directory.make_room(hash, entry_bytes, shop),
         }
     }
 
     /// Removes an entry.
-    pub(crate) fn remove(&mut self, number: u32, spot: Spot, bounds: Bounds, hasher: &Hasher) {
-        self.change(number, |page| page.remove(spot));
-        self.shrink(number, bounds, hasher);
+    pub(crate) fn remove(&mut self, number: u32, spot: Spot, shop: &mut Workshop) {
+        self.change(number, |page| {
+            page.view_mut(shop.arena).remove(spot);
+            page.free_if_empty(shop.arena);
+        });
+        self.shrink(number, shop);
     }
 
     /// Removes what has expired in one page. Says how many.
@@ -118,27 +123,30 @@ impl SlotMap {
         &mut self,
         number: u32,
         now: Coarse,
-        bounds: Bounds,
-        hasher: &Hasher,
+        shop: &mut Workshop,
         on_drop: &mut dyn FnMut(EntryRef),
     ) -> usize {
-        let dropped = self.change(number, |page| page.sweep(now, on_drop));
+        let dropped = self.change(number, |page| {
+            let dropped = page.view_mut(shop.arena).sweep(now, on_drop);
+            page.free_if_empty(shop.arena);
+            dropped
+        });
         if dropped > 0 {
-            self.shrink(number, bounds, hasher);
+            self.shrink(number, shop);
         }
         dropped
     }
 
     /// Gives back what removed entries have left in one page, if that is worth it.
-    pub(crate) fn compact(&mut self, number: u32, hasher: &Hasher) {
-        self.change(number, |page| page.compact(hasher));
+    pub(crate) fn compact(&mut self, number: u32, shop: &mut Workshop) {
+        self.change(number, |page| page.compact(shop));
     }
 
-    fn shrink(&mut self, number: u32, bounds: Bounds, hasher: &Hasher) {
+    fn shrink(&mut self, number: u32, shop: &mut Workshop) {
         match self {
-            SlotMap::One(page) => page.compact_if_sparse(hasher),
+            SlotMap::One(page) => page.compact_if_sparse(shop),
             SlotMap::Many(directory) => {
-                directory.shrink(number, bounds, hasher);
+                directory.shrink(number, shop);
                 if let Some(page) = directory.collapse() {
                     *self = SlotMap::One(page);
                 }
@@ -155,12 +163,14 @@ impl SlotMap {
     }
 
     /// Drops one page of a map that is not used any more, after showing its entries: how many, and whether it was the last.
-    pub(crate) fn discard_page(&mut self, show: &mut dyn FnMut(EntryRef)) -> (usize, bool) {
+    /// Its block goes with the arena.
+    pub(crate) fn discard_page(&mut self, arena: &Arena, show: &mut dyn FnMut(EntryRef)) -> (usize, bool) {
         let (page, last) = match self {
             SlotMap::One(page) => (std::mem::take(page), true),
             SlotMap::Many(directory) => directory.discard_leaf(),
         };
-        page.spots().for_each(|spot| show(page.entry(spot.offset)));
+        let view = page.view(arena);
+        view.spots().for_each(|spot| show(view.entry(spot.offset)));
         (usize::from(page.live), last)
     }
 }

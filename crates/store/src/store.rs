@@ -1,10 +1,12 @@
 //! The store of one shard: its keyspaces, its slots, and what is done to one key.
 
+use crate::arena::Arena;
 use crate::entry::{self, Bucket, EntryRef, EntryView, MAX_BLOB_BYTES, Numbers, State, StateError, Value};
 use crate::expiry::{Base, Expiry};
 use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, Keyspace, Space};
 use crate::layout::{Bounds, size_class};
-use crate::page::Spot;
+use crate::page::{PageRef, Spot};
+use crate::rebuild::Workshop;
 use crate::slot::{SLOTS, slot_of};
 use crate::slot_map::SlotMap;
 use std::ops::Range;
@@ -58,12 +60,52 @@ pub struct Removed {
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) maps: Box<[SlotMap]>,
+    pub(crate) arena: Arena,
     pub(crate) live: usize,
 }
+
+/// Blocks moved after one change, which frees no more than two (a merge): what holes are left wait for the next.
+const MOVES_PER_CHANGE: usize = 3;
 
 impl Table {
     pub(crate) fn maps_bytes(&self) -> usize {
         size_class(size_of_val(&*self.maps))
+    }
+
+    #[inline]
+    fn find(&self, local: usize, key: &Key) -> Option<(u32, Spot)> {
+        self.maps.get(local)?.find(key, &self.arena)
+    }
+
+    pub(crate) fn page(&self, local: usize, number: u32) -> PageRef<'_> {
+        self.maps[local].page(number).view(&self.arena)
+    }
+
+    /// A slot's map, and what it takes to change it.
+    pub(crate) fn map_to_change<'a>(
+        &'a mut self,
+        local_slot: usize,
+        hasher: &'a Hasher,
+        bounds: Bounds,
+    ) -> (&'a mut SlotMap, Workshop<'a>) {
+        let shop = Workshop {
+            arena: &mut self.arena,
+            hasher,
+            bounds,
+            local_slot,
+        };
+        (&mut self.maps[local_slot], shop)
+    }
+
+    /// Fills holes that a change has left.
+    pub(crate) fn pack(&mut self) {
+        for _ in 0..MOVES_PER_CHANGE {
+            let Some((owner, block)) = self.arena.pack() else {
+                return;
+            };
+            let map = &mut self.maps[owner.local_slot()];
+            map.page_mut(map.page_of(owner.hash())).block = block;
+        }
     }
 }
 
@@ -173,15 +215,17 @@ impl Store {
     #[inline]
     pub fn find(&self, key: &Key) -> Option<Place> {
         let local = self.local(key.slot);
-        let found = self.tables[usize::from(key.keyspace)].maps.get(local)?.find(key)?;
+        let found = self.tables[usize::from(key.keyspace)].find(local, key)?;
         Some(self.place(key.keyspace, local, found))
     }
 
     #[inline]
     fn entry(&self, place: Place) -> EntryRef<'_> {
         self.check(place);
-        let map = &self.tables[usize::from(place.keyspace)].maps[usize::from(place.local_slot)];
-        map.page(place.page).entry(place.spot.offset)
+        let table = &self.tables[usize::from(place.keyspace)];
+        table
+            .page(usize::from(place.local_slot), place.page)
+            .entry(place.spot.offset)
     }
 
     /// The bucket at a place.
@@ -236,10 +280,12 @@ impl Store {
     pub fn update(&mut self, place: Place, params: u32, expiry: Expiry, pinned: bool, numbers: &[f64]) -> bool {
         self.check(place);
         let local = usize::from(place.local_slot);
-        let page = self.tables[usize::from(place.keyspace)].maps[local].page_mut(place.page);
+        let table = &mut self.tables[usize::from(place.keyspace)];
+        let page = table.maps[local].page_mut(place.page);
         let expiry = self.base.round_up(expiry);
         let mark = self.metas[local].changes.wrapping_add(1);
-        let (bytes, _) = page.entry_mut(place.spot.offset);
+        let mut view = page.view_mut(&mut table.arena);
+        let (bytes, _) = view.entry_mut(place.spot.offset);
         if !entry::update(bytes, params, expiry, pinned, mark, numbers) {
             return false;
         }
@@ -276,12 +322,13 @@ impl Store {
         };
         self.allocate(key.keyspace);
         let table = &mut self.tables[usize::from(key.keyspace)];
-        let map = &mut table.maps[local];
+        let found = table.find(local, key);
+        let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
-        let found = map.find(key);
         let rewritten = found.filter(|&(page, spot)| {
             map.change(page, |page| {
-                let (bytes, blocks) = page.entry_mut(spot.offset);
+                let mut view = page.view_mut(shop.arena);
+                let (bytes, blocks) = view.entry_mut(spot.offset);
                 let rewritten = value.rewrite(key, bytes, blocks);
                 if rewritten {
                     page.min_expiry = page.min_expiry.min(value.expiry.0);
@@ -291,11 +338,12 @@ impl Store {
         });
         let at = rewritten.unwrap_or_else(|| {
             if let Some((page, spot)) = found {
-                map.remove(page, spot, self.bounds, &self.hasher);
+                map.remove(page, spot, &mut shop);
             }
-            map.insert(key, &value, self.bounds, &self.hasher)
+            map.insert(key, &value, &mut shop)
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
+        table.pack();
         table.live += usize::from(found.is_none());
         self.generation += u64::from(rewritten.is_none());
         Ok(self.place(key.keyspace, local, at))
@@ -327,10 +375,11 @@ impl Store {
         let local = usize::from(place.local_slot);
         self.next_mark(local);
         let table = &mut self.tables[usize::from(place.keyspace)];
-        let map = &mut table.maps[local];
+        let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
-        map.remove(place.page, place.spot, self.bounds, &self.hasher);
+        map.remove(place.page, place.spot, &mut shop);
         self.bytes = self.bytes - before + map.allocated_bytes();
+        table.pack();
         table.live -= 1;
         self.generation += 1;
         Removed { params }
@@ -340,10 +389,12 @@ impl Store {
     /// invalid then.
     pub(crate) fn compact_at(&mut self, place: Place) -> bool {
         self.check(place);
-        let map = &mut self.tables[usize::from(place.keyspace)].maps[usize::from(place.local_slot)];
+        let table = &mut self.tables[usize::from(place.keyspace)];
+        let (map, mut shop) = table.map_to_change(usize::from(place.local_slot), &self.hasher, self.bounds);
         let before = map.allocated_bytes();
-        map.compact(place.page, &self.hasher);
+        map.compact(place.page, &mut shop);
         let after = map.allocated_bytes();
+        table.pack();
         self.bytes = self.bytes - before + after;
         self.generation += u64::from(after < before);
         after < before

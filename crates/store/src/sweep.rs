@@ -1,5 +1,6 @@
 //! Dropping what has expired, a little at a time.
 
+use crate::arena::Arena;
 use crate::entry::EntryView;
 use crate::expiry::Coarse;
 use crate::key::KEYSPACES;
@@ -20,8 +21,6 @@ pub struct SweepProgress {
     pub skipped_pages: usize,
     /// Entries looked at.
     pub examined: usize,
-    /// Entries moved so that the allocator can give memory back; each page once after it has last changed its size.
-    pub settled: usize,
     /// Entries dropped.
     pub dropped: usize,
     /// Whether the step reached the end of the last keyspace; the next starts from the first.
@@ -32,12 +31,12 @@ impl Store {
     /// One step of the sweep over all keyspaces: drops entries whose expiry, as kept, has come on their slot's clock, when
     /// the node's clock reads `node_us`, and shows each before it goes. Goes on where the last step stopped.
     ///
-    /// A step ends once skipped pages, examined and moved entries together reach `budget`, or at the end of the last keyspace; the
+    /// A step ends once skipped pages and examined entries together reach `budget`, or at the end of the last keyspace; the
     /// last page is finished, so it overshoots by at most one page. A page whose earliest expiry is later is skipped.
     /// Memory is given back as entries go.
     pub fn sweep(&mut self, node_us: u64, budget: usize, on_drop: &mut dyn FnMut(EntryView)) -> SweepProgress {
         let mut progress = SweepProgress::default();
-        while progress.skipped_pages + progress.examined + progress.settled < budget {
+        while progress.skipped_pages + progress.examined < budget {
             if !self.sweep_step(node_us, &mut progress, on_drop) {
                 progress.wrapped = true;
                 break;
@@ -58,7 +57,7 @@ impl Store {
         if local_slot >= table.maps.len() {
             return self.next_keyspace();
         }
-        let map = &mut table.maps[local_slot];
+        let (map, mut shop) = table.map_to_change(local_slot, &self.hasher, self.bounds);
         let (_, next) = map.hash_range(hash);
         self.sweep_at = match next {
             Some(hash) => SweepPosition { hash, ..self.sweep_at },
@@ -69,11 +68,7 @@ impl Store {
             },
         };
         let number = map.page_of(hash);
-        let settled = map.page_mut(number).settle();
         let page = map.page(number);
-        if settled {
-            progress.settled += usize::from(page.live);
-        }
         let now = self.base.round_down(self.metas[local_slot].clock_us(node_us));
         let Some(now) = now.filter(|&now| page.live > 0 && Coarse(page.min_expiry) <= now) else {
             progress.skipped_pages += 1;
@@ -83,10 +78,11 @@ impl Store {
         let slot = self.first_slot + local_slot as u16;
         let base = self.base;
         let before = map.allocated_bytes();
-        let dropped = map.sweep_page(number, now, self.bounds, &self.hasher, &mut |entry| {
+        let dropped = map.sweep_page(number, now, &mut shop, &mut |entry| {
             on_drop(view_of(base, keyspace as u8, slot, entry));
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
+        table.pack();
         table.live -= dropped;
         progress.dropped += dropped;
         true
@@ -107,6 +103,7 @@ impl Store {
         if table.live == 0 && !table.maps.is_empty() {
             self.bytes -= table.maps_bytes();
             table.maps = Box::default();
+            table.arena = Arena::default();
         }
     }
 }

@@ -26,6 +26,12 @@ fn allocated(store: &Store) -> usize {
     let mut bytes = class(size_of_val(&*store.metas));
     for table in &store.tables {
         bytes += class(size_of_val(&*table.maps));
+        table.arena.check();
+        let pages = table.maps.iter().map(|map| {
+            let numbers = 0..map.pages() as u32;
+            numbers.filter(|&number| map.page(number).live > 0).count()
+        });
+        assert_eq!(table.arena.blocks(), pages.sum());
         for map in &table.maps {
             if let SlotMap::Many(directory) = map {
                 bytes += directory.allocated_bytes();
@@ -37,7 +43,7 @@ fn allocated(store: &Store) -> usize {
                 bytes += map.page(0).allocated_bytes();
             }
             let pages = (0..map.pages() as u32).map(|number| map.page(number));
-            pages.for_each(|page| page.check());
+            pages.for_each(|page| page.view(&table.arena).check());
         }
     }
     bytes

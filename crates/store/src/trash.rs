@@ -1,5 +1,6 @@
 //! Flushing: what was in a keyspace is swapped out at once and freed a little at a time.
 
+use crate::arena::Arena;
 use crate::entry::EntryRef;
 use crate::key::Keyspace;
 use crate::slot_map::SlotMap;
@@ -9,9 +10,12 @@ use crate::store::Store;
 #[derive(Default)]
 #[must_use = "dropping it frees everything at once; call drop_some until it says true"]
 pub struct Trash {
-    tables: Vec<Vec<SlotMap>>,
+    tables: Vec<(Vec<SlotMap>, Arena)>,
     bytes: usize,
 }
+
+/// Giving a segment of the arena back costs about as much as so many entries.
+const SEGMENT_COST: usize = 64;
 
 impl Store {
     /// Empties a keyspace, or all of them (`None`). The entries are in the trash.
@@ -27,7 +31,7 @@ impl Store {
             let pages_bytes: usize = table.maps.iter().map(SlotMap::allocated_bytes).sum();
             self.bytes -= maps_bytes + pages_bytes;
             trash.bytes += pages_bytes;
-            trash.tables.push(table.maps.into_vec());
+            trash.tables.push((table.maps.into_vec(), table.arena));
         }
         self.generation += 1;
         trash
@@ -35,21 +39,25 @@ impl Store {
 }
 
 impl Trash {
-    /// Frees entries until `budget` entries and slots have gone, and shows the `params` of each entry; finishes the last
+    /// Frees entries until about `budget` entries and slots have gone, and shows the `params` of each entry; finishes the last
     /// page. `true` once nothing is left.
     pub fn drop_some(&mut self, budget: usize, on_drop: &mut dyn FnMut(u32)) -> bool {
         let mut spent = 0;
         while spent < budget {
-            let Some(table) = self.tables.last_mut() else {
+            let Some((table, arena)) = self.tables.last_mut() else {
                 return true;
             };
             let Some(map) = table.last_mut() else {
-                self.tables.pop();
+                if arena.discard_segment() {
+                    spent += SEGMENT_COST;
+                } else {
+                    self.tables.pop();
+                }
                 continue;
             };
             let before = map.allocated_bytes();
             let show = &mut |entry: EntryRef| on_drop(entry.params());
-            let (entries, emptied) = map.discard_page(show);
+            let (entries, emptied) = map.discard_page(arena, show);
             let after = if emptied {
                 table.pop();
                 0
@@ -59,7 +67,7 @@ impl Trash {
             self.bytes = self.bytes - before + after;
             spent += entries + 1;
         }
-        self.tables.iter().all(Vec::is_empty)
+        self.tables.is_empty()
     }
 
     /// Bytes that are still allocated for entries.

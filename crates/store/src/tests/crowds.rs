@@ -100,3 +100,33 @@ fn churn_at_one_size_does_not_grow() {
     assert_eq!(store.len(Keyspace::Db(0)), 5000);
     assert!(store.bytes() < bytes * 3 / 2, "{bytes} grew to {}", store.bytes());
 }
+
+/// Slots that grow and shrink together leave little besides their pages behind, at any moment.
+#[test]
+fn pages_stay_packed_while_slots_grow_and_shrink_together() {
+    const KEYS: u32 = 400_000;
+    let mut store = Store::new(0..SLOTS, 6, 0);
+    let name = |number: u32| format!("user:{number:015}").into_bytes();
+    let check = |store: &Store| {
+        let arena = &store.tables[0].arena;
+        let (pages, segments) = (arena.block_bytes(), arena.segment_bytes());
+        // One hole in 64, and for each size that is in use most of a segment.
+        assert!(segments < pages + pages / 32 + 4_000_000, "{segments} for {pages}");
+    };
+    for number in 0..KEYS {
+        put_numbered(&mut store, &name(number), Expiry::NEVER, number);
+        if number % 20_000 == 0 {
+            check(&store);
+        }
+    }
+    for number in 0..KEYS - KEYS / 16 {
+        let bytes = name(number);
+        let key = store.key(Space::Db(0), &bytes).unwrap();
+        store.remove(&key).unwrap();
+        if number % 20_000 == 0 {
+            check(&store);
+        }
+    }
+    check(&store);
+    assert_eq!(allocated(&store), store.bytes());
+}
