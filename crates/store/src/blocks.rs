@@ -1,42 +1,98 @@
-//! What is too large for a page: one allocation each, owned by the page, named by a number.
+//! What is not in a page itself: large states and Redis values, owned by the page, named by a number.
 
 use crate::layout::size_class;
+use crate::value::StoredValue;
+
+/// One of them.
+pub(crate) enum Block {
+    /// The body of an entry that is too large for a page.
+    Bytes(Box<[u8]>),
+    /// A Redis value.
+    Value(Box<StoredValue>),
+}
+
+impl Block {
+    /// Bytes that it has allocated, besides its place here.
+    fn allocated_bytes(&self) -> usize {
+        match self {
+            Block::Bytes(bytes) => size_class(bytes.len()),
+            Block::Value(value) => value.allocated_bytes(),
+        }
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Blocks {
-    blocks: Vec<Box<[u8]>>,
+    blocks: Vec<Option<Block>>,
     free: Vec<u32>,
     payload_bytes: usize,
 }
 
 impl Blocks {
-    pub(crate) fn insert(&mut self, block: Box<[u8]>) -> u32 {
-        self.payload_bytes += size_class(block.len());
+    pub(crate) fn insert(&mut self, block: Block) -> u32 {
+        self.payload_bytes += block.allocated_bytes();
         match self.free.pop() {
             Some(number) => {
-                self.blocks[number as usize] = block;
+                self.blocks[number as usize] = Some(block);
                 number
             }
             None => {
-                self.blocks.push(block);
+                self.blocks.push(Some(block));
                 (self.blocks.len() - 1) as u32
             }
         }
     }
 
-    pub(crate) fn take(&mut self, number: u32) -> Box<[u8]> {
-        let block = std::mem::take(&mut self.blocks[number as usize]);
-        self.payload_bytes -= size_class(block.len());
+    /// Takes a block out. `None` if there is none of that number.
+    pub(crate) fn take(&mut self, number: u32) -> Option<Block> {
+        let block = self.blocks.get_mut(number as usize)?.take()?;
+        self.payload_bytes -= block.allocated_bytes();
         self.free.push(number);
-        block
+        Some(block)
     }
 
-    pub(crate) fn get(&self, number: u32) -> &[u8] {
-        &self.blocks[number as usize]
+    /// The bytes of a block; nothing if it is a value.
+    pub(crate) fn bytes(&self, number: u32) -> &[u8] {
+        match self.blocks.get(number as usize) {
+            Some(Some(Block::Bytes(bytes))) => bytes,
+            _ => &[],
+        }
     }
 
-    pub(crate) fn get_mut(&mut self, number: u32) -> &mut [u8] {
-        &mut self.blocks[number as usize]
+    /// As [`Blocks::bytes`], to change them.
+    pub(crate) fn bytes_mut(&mut self, number: u32) -> &mut [u8] {
+        match self.blocks.get_mut(number as usize) {
+            Some(Some(Block::Bytes(bytes))) => bytes,
+            _ => &mut [],
+        }
+    }
+
+    /// The value in a block.
+    pub(crate) fn value(&self, number: u32) -> Option<&StoredValue> {
+        match self.blocks.get(number as usize) {
+            Some(Some(Block::Value(value))) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Changes the value in a block.
+    pub(crate) fn change_value<T>(
+        &mut self,
+        number: u32,
+        change: impl FnOnce(&mut StoredValue) -> T,
+    ) -> Option<T> {
+        let Some(Some(Block::Value(value))) = self.blocks.get_mut(number as usize) else {
+            return None;
+        };
+        let before = value.allocated_bytes();
+        let changed = change(value);
+        self.payload_bytes = self.payload_bytes - before + value.allocated_bytes();
+        Some(changed)
+    }
+
+    /// All blocks.
+    pub(crate) fn into_each(self) -> impl Iterator<Item = Block> {
+        self.blocks.into_iter().flatten()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -47,7 +103,12 @@ impl Blocks {
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.payload_bytes
             + size_class(size_of::<Blocks>())
-            + size_class(self.blocks.capacity() * size_of::<Box<[u8]>>())
+            + size_class(self.blocks.capacity() * size_of::<Option<Block>>())
             + size_class(self.free.capacity() * size_of::<u32>())
+    }
+
+    pub(crate) fn block_bytes(&self, number: u32) -> usize {
+        let block = self.blocks.get(number as usize).and_then(Option::as_ref);
+        block.map_or(0, Block::allocated_bytes)
     }
 }

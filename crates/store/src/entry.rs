@@ -1,15 +1,17 @@
 //! One entry in its page.
 //!
 //! ```text
-//!  0 meta     u32   bits 0..3 number of numbers, 3 BLOB, 4 PINNED, 5 RULE, 6 OUTLINE, 8..16 kind (0: bucket), 16..32 key length
+//!  0 meta     u32   bits 0..3 number of numbers, 3 BLOB, 4 PINNED, 5 RULE, 6 OUTLINE, 7 VALUE, 16..32 key length
 //!  4 params   u32
 //!  8 expiry   u32   units since the store's base
 //! 12 mark     u32   the slot's change counter when this entry last changed
 //! 16 body           numbers, [rule u32], key, padded to 4
 //!    or, OUTLINE:   block u32, state length u32, hash u64; the body is in the block, unpadded
+//!    or, OUTLINE and VALUE: the same without a state; the key and the Redis value are in the block
 //! ```
 
-use crate::blocks::Blocks;
+use crate::blocks::{Block, Blocks};
+use crate::value::StoredValue;
 use crate::expiry::{Coarse, Expiry};
 use crate::key::{Hasher, Key, Space};
 use crate::layout::UNIT_BYTES;
@@ -97,15 +99,50 @@ pub struct Bucket<'a> {
     pub key: &'a [u8],
 }
 
-/// A bucket met by a scan, a sweep or a sample.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// An entry met by a scan, a sweep or a sample.
+#[derive(Clone, Copy, Debug)]
 pub struct EntryView<'a> {
     /// What it belongs to.
     pub space: Space,
     /// Its slot.
     pub slot: u16,
-    /// The bucket.
-    pub bucket: Bucket<'a>,
+    /// What it is.
+    pub entry: Entry<'a>,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// A bucket.
+    Bucket(Bucket<'a>),
+    /// A Redis value.
+    Value(&'a StoredValue),
+}
+
+impl<'a> Entry<'a> {
+    /// Its key.
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            Entry::Bucket(bucket) => bucket.key,
+            Entry::Value(stored) => stored.key(),
+        }
+    }
+
+    /// From when it may be dropped.
+    pub fn expiry(&self) -> Expiry {
+        match self {
+            Entry::Bucket(bucket) => bucket.expiry,
+            Entry::Value(stored) => stored.expires,
+        }
+    }
+
+    /// The number of the interned limit that it holds; a value holds none.
+    pub fn params(&self) -> Option<u32> {
+        match self {
+            Entry::Bucket(bucket) => Some(bucket.params),
+            Entry::Value(_) => None,
+        }
+    }
 }
 
 const NUMBERS_MASK: u32 = 0x7;
@@ -113,6 +150,7 @@ const BLOB: u32 = 1 << 3;
 const PINNED: u32 = 1 << 4;
 const RULE: u32 = 1 << 5;
 const OUTLINE: u32 = 1 << 6;
+const VALUE: u32 = 1 << 7;
 /// The bits that are the same for all entries of a key.
 pub(crate) const SHAPE_MASK: u32 = 0xffff_0000 | RULE;
 
@@ -144,9 +182,9 @@ fn numbers_len(meta: u32) -> usize {
     (meta & NUMBERS_MASK) as usize * 8
 }
 
-/// Everything of an entry but its key.
+/// Everything of a bucket but its key.
 #[derive(Clone, Copy)]
-pub(crate) struct Value<'a> {
+pub(crate) struct BucketIn<'a> {
     pub(crate) params: u32,
     pub(crate) expiry: Coarse,
     pub(crate) pinned: bool,
@@ -154,7 +192,7 @@ pub(crate) struct Value<'a> {
     pub(crate) state: State<'a>,
 }
 
-impl Value<'_> {
+impl BucketIn<'_> {
     fn state_len(&self) -> usize {
         match &self.state {
             State::Numbers(numbers) => numbers.len() * 8,
@@ -203,14 +241,14 @@ impl Value<'_> {
         body[key_at..key_at + key.bytes.len()].copy_from_slice(key.bytes);
     }
 
-    fn block(&self, key: &Key) -> Box<[u8]> {
+    fn block(&self, key: &Key) -> Block {
         let len = self.state_len() + rule_len(key.shape) + key.bytes.len();
         let mut block = vec![0; len].into_boxed_slice();
         self.write_body(key, &mut block);
-        block
+        Block::Bytes(block)
     }
 
-    /// Writes a new entry into `entry`, which is [`Value::page_bytes`] long.
+    /// Writes a new entry into `entry`, which is [`BucketIn::page_bytes`] long.
     pub(crate) fn write(&self, key: &Key, entry: &mut [u8], blocks: &mut Option<Box<Blocks>>) {
         let outline = self.is_outline(key);
         set_u32(entry, 0, self.meta(key, outline));
@@ -230,13 +268,14 @@ impl Value<'_> {
         let meta = u32_at(entry, 0);
         let outline = self.is_outline(key);
         match (meta & OUTLINE != 0, outline) {
+            _ if meta & VALUE != 0 => return false,
             (false, false) if numbers_len(meta) == self.state_len() => self.write_body(key, &mut entry[BODY..]),
             (true, true) => {
                 let blocks = blocks.get_or_insert_default();
                 let number = u32_at(entry, BODY);
                 let old_len = u32_at(entry, STATE_LEN) as usize;
                 if old_len == self.state_len() {
-                    self.write_body(key, blocks.get_mut(number));
+                    self.write_body(key, blocks.bytes_mut(number));
                 } else {
                     blocks.take(number);
                     // The number that was just freed is the next one given out.
@@ -279,6 +318,66 @@ pub(crate) fn update(entry: &mut [u8], params: u32, expiry: Coarse, pinned: bool
     true
 }
 
+/// A new entry.
+pub(crate) enum New<'a> {
+    /// A bucket.
+    Bucket(&'a BucketIn<'a>),
+    /// A Redis value.
+    Value {
+        /// Taken when it is written.
+        stored: Option<Box<StoredValue>>,
+        expiry: Coarse,
+        mark: u32,
+    },
+}
+
+impl New<'_> {
+    pub(crate) fn expiry(&self) -> Coarse {
+        match self {
+            New::Bucket(bucket) => bucket.expiry,
+            New::Value { expiry, .. } => *expiry,
+        }
+    }
+
+    /// Bytes that the entry takes in its page.
+    pub(crate) fn page_bytes(&self, key: &Key) -> usize {
+        match self {
+            New::Bucket(bucket) => bucket.page_bytes(key),
+            New::Value { .. } => OUTLINE_BYTES,
+        }
+    }
+
+    /// Writes the entry into `entry`, which is [`New::page_bytes`] long.
+    pub(crate) fn write(&mut self, key: &Key, entry: &mut [u8], blocks: &mut Option<Box<Blocks>>) {
+        match self {
+            New::Bucket(bucket) => bucket.write(key, entry, blocks),
+            New::Value { stored, expiry, mark } => {
+                let Some(stored) = stored.take() else { return };
+                let number = blocks.get_or_insert_default().insert(Block::Value(stored));
+                set_u32(entry, 0, key.shape | OUTLINE | VALUE);
+                set_head(entry, NO_PARAMS, *expiry, *mark);
+                set_u32(entry, BODY, number);
+                set_u32(entry, STATE_LEN, 0);
+                set_u64(entry, HASH, key.hash);
+            }
+        }
+    }
+}
+
+/// What a value has in place of the number of an interned limit.
+const NO_PARAMS: u32 = u32::MAX;
+
+/// The number of the block of an entry that is a Redis value.
+#[inline]
+pub(crate) fn value_number(entry: &[u8]) -> Option<u32> {
+    (u32_at(entry, 0) & VALUE != 0).then(|| u32_at(entry, BODY))
+}
+
+/// Notes that the value of an entry has changed.
+pub(crate) fn mark_value(entry: &mut [u8], expiry: Coarse, mark: u32) {
+    set_head(entry, NO_PARAMS, expiry, mark);
+}
+
 /// A stored entry: the bytes of its page from where it starts, and the page's blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryRef<'a> {
@@ -299,6 +398,11 @@ impl<'a> EntryRef<'a> {
 
     pub(crate) fn params(&self) -> u32 {
         u32_at(self.bytes, PARAMS)
+    }
+
+    /// The number of the interned limit that the entry holds: a value holds none.
+    pub(crate) fn held_params(&self) -> Option<u32> {
+        Some(self.params()).filter(|_| value_number(self.bytes).is_none())
     }
 
     pub(crate) fn expiry(&self) -> Coarse {
@@ -330,7 +434,7 @@ impl<'a> EntryRef<'a> {
         }
         let block = self
             .blocks
-            .map_or(&[][..], |blocks| blocks.get(u32_at(self.bytes, BODY)));
+            .map_or(&[][..], |blocks| blocks.bytes(u32_at(self.bytes, BODY)));
         (u32_at(self.bytes, STATE_LEN) as usize, block)
     }
 
@@ -339,6 +443,9 @@ impl<'a> EntryRef<'a> {
         let meta = self.meta();
         if (meta ^ key.shape) & SHAPE_MASK != 0 {
             return false;
+        }
+        if meta & VALUE != 0 {
+            return self.value().is_some_and(|stored| stored.key() == key.bytes);
         }
         let (state_len, body) = self.body();
         let key_at = state_len + rule_len(meta);
@@ -350,6 +457,9 @@ impl<'a> EntryRef<'a> {
     #[inline]
     pub(crate) fn key(&self) -> (Option<u32>, &'a [u8]) {
         let meta = self.meta();
+        if meta & VALUE != 0 {
+            return (None, self.value().map_or(&[], StoredValue::key));
+        }
         let (state_len, body) = self.body();
         let rule = (meta & RULE != 0).then(|| u32_at(body, state_len));
         let key_at = state_len + rule_len(meta);
@@ -385,11 +495,18 @@ impl<'a> EntryRef<'a> {
         }
     }
 
+    /// The Redis value, if the entry is one.
+    #[inline]
+    pub(crate) fn value(&self) -> Option<&'a StoredValue> {
+        let number = value_number(self.bytes)?;
+        self.blocks?.value(number)
+    }
+
     /// The state, if it is numbers, and whether the flag for the caller is set.
     #[inline]
     pub(crate) fn numbers(&self) -> Option<(Numbers, bool)> {
         let meta = self.meta();
-        if meta & BLOB != 0 {
+        if meta & (BLOB | VALUE) != 0 {
             return None;
         }
         let (_, body) = self.body();

@@ -30,6 +30,7 @@ mod blocks;
 mod directory;
 mod entry;
 mod expiry;
+mod grave;
 mod key;
 mod layout;
 mod locate;
@@ -43,9 +44,10 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod trash;
+mod value;
 mod words;
 
-pub use entry::{Bucket, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, Numbers, State, StateError};
+pub use entry::{Bucket, Entry, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, Numbers, State, StateError};
 pub use expiry::{EXPIRY_UNIT_US, Expiry};
 pub use key::{DATABASES, Key, KeyError, Keyspace, MAX_KEY_BYTES, Space};
 pub use layout::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES};
@@ -55,3 +57,4 @@ pub use slot::{SLOTS, slot_of};
 pub use store::{NumbersAt, Place, Removed, SlotMeta, Store};
 pub use sweep::SweepProgress;
 pub use trash::Trash;
+pub use value::{StoredValue, Taken};

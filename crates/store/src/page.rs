@@ -6,9 +6,10 @@
 //! Linear probing over the tags, eight at a time. A tag is 0 where the index is free, 1 where an entry was removed.
 
 use crate::arena::{Arena, Block};
-use crate::blocks::Blocks;
-use crate::entry::{EntryRef, Value};
+use crate::blocks::{Block, Blocks};
+use crate::entry::{EntryRef, New};
 use crate::expiry::Coarse;
+use crate::grave::Grave;
 use crate::key::{Hasher, Key};
 use crate::layout::{GROUP, Layout, UNIT_BYTES, entries_start, max_load, offsets_start};
 use crate::words::{set_u16, u16_at, u64_at};
@@ -314,11 +315,11 @@ impl PageMut<'_> {
     }
 
     /// Adds an entry that is not there, for which there is room.
-    pub(crate) fn insert(&mut self, key: &Key, value: &Value) -> Spot {
-        let bytes = value.page_bytes(key);
-        let spot = self.append(key.hash, bytes, value.expiry);
+    pub(crate) fn insert(&mut self, key: &Key, new: &mut New) -> Spot {
+        let bytes = new.page_bytes(key);
+        let spot = self.append(key.hash, bytes, new.expiry());
         let start = usize::from(spot.offset) * UNIT_BYTES;
-        value.write(key, &mut self.bytes[start..start + bytes], &mut self.head.blocks);
+        new.write(key, &mut self.bytes[start..start + bytes], &mut self.head.blocks);
         spot
     }
 
@@ -374,28 +375,28 @@ impl PageMut<'_> {
         }
     }
 
-    /// Removes the entry at `spot`. The page is not compacted; after its last entry it has to be freed.
-    pub(crate) fn remove(&mut self, spot: Spot) {
+    /// Removes the entry at `spot` and returns its block, if it has one. The page is not compacted; after its last entry it has to
+    /// be freed.
+    pub(crate) fn remove(&mut self, spot: Spot) -> Option<Block> {
         let entry = self.view().entry(spot.offset);
         let units = (entry.page_bytes() / UNIT_BYTES) as u16;
-        if let Some(number) = entry.block() {
-            self.drop_block(number);
-        }
+        let number = entry.block();
+        let block = number.and_then(|number| self.take_block(number));
         self.head.live -= 1;
-        if self.head.live == 0 {
-            return;
+        if self.head.live > 0 {
+            self.head.holes += units;
+            self.clear_tag(usize::from(spot.position));
         }
-        self.head.holes += units;
-        self.clear_tag(usize::from(spot.position));
+        block
     }
 
-    fn drop_block(&mut self, number: u32) {
-        if let Some(blocks) = &mut self.head.blocks {
-            blocks.take(number);
-            if blocks.is_empty() {
-                self.head.blocks = None;
-            }
+    fn take_block(&mut self, number: u32) -> Option<Block> {
+        let blocks = self.head.blocks.as_mut()?;
+        let block = blocks.take(number);
+        if blocks.is_empty() {
+            self.head.blocks = None;
         }
+        block
     }
 
     /// Frees an index position, and removed ones before it, if the next is free: no search goes on past it.
@@ -415,8 +416,8 @@ impl PageMut<'_> {
         }
     }
 
-    /// Removes the entries whose expiry is at most `now`, after showing each. Says how many.
-    pub(crate) fn sweep(&mut self, now: Coarse, on_drop: &mut dyn FnMut(EntryRef)) -> usize {
+    /// Removes the entries whose expiry is at most `now`, after showing each, and buries their blocks. Says how many.
+    pub(crate) fn sweep(&mut self, now: Coarse, grave: &mut Grave, on_drop: &mut dyn FnMut(EntryRef)) -> usize {
         let before = self.head.live;
         let mut min_expiry = u32::MAX;
         for position in 0..self.head.index_len {
@@ -430,7 +431,7 @@ impl PageMut<'_> {
                 continue;
             }
             on_drop(entry);
-            self.remove(spot);
+            grave.bury(self.remove(spot));
             if self.head.live == 0 {
                 return usize::from(before);
             }

@@ -1,6 +1,7 @@
 //! Moving the entries of pages into new ones: compaction, growth, split, merge.
 
 use crate::arena::{Arena, Owner};
+use crate::blocks::Block;
 use crate::entry::{EntryRef, set_block};
 use crate::key::Hasher;
 use crate::layout::{Bounds, Layout, SLACK_SHARE, UNIT_BYTES};
@@ -40,8 +41,10 @@ impl Workshop<'_> {
                 continue;
             }
             let start = to.adopt(entry, hash);
-            if let (Some(number), Some(from)) = (number, &mut blocks) {
-                to.adopt_block(start, from.take(number));
+            if let Some(number) = number
+                && let Some(block) = blocks.as_mut().and_then(|blocks| blocks.take(number))
+            {
+                to.adopt_block(start, block);
             }
         }
         from.blocks = blocks.filter(|blocks| !blocks.is_empty());
@@ -76,7 +79,7 @@ impl PageMut<'_> {
         spot.offset
     }
 
-    fn adopt_block(&mut self, offset: u16, block: Box<[u8]>) {
+    fn adopt_block(&mut self, offset: u16, block: Block) {
         let (bytes, blocks) = self.entry_mut(offset);
         let number = blocks.get_or_insert_default().insert(block);
         set_block(bytes, number);

@@ -191,7 +191,7 @@ impl Store {
             if self.compact_at(place) {
                 return Some(Relief::Compacted);
             }
-            let expiry = self.view(place).bucket.expiry;
+            let expiry = self.view(place).entry.expiry();
             if cheapest.is_none_or(|(least, _)| expiry < least) {
                 cheapest = Some((expiry, place));
             }

@@ -2,7 +2,9 @@
 
 use crate::arena::Arena;
 use crate::directory::Directory;
-use crate::entry::{EntryRef, Value};
+use crate::blocks::Block;
+use crate::entry::{EntryRef, New};
+use crate::grave::Grave;
 use crate::expiry::Coarse;
 use crate::key::Key;
 use crate::page::{Page, Spot};
@@ -89,16 +91,16 @@ impl SlotMap {
     }
 
     /// Adds an entry that is not there.
-    pub(crate) fn insert(&mut self, key: &Key, value: &Value, shop: &mut Workshop) -> (u32, Spot) {
-        let entry_bytes = value.page_bytes(key);
+    pub(crate) fn insert(&mut self, key: &Key, new: &mut New, shop: &mut Workshop) -> (u32, Spot) {
+        let entry_bytes = new.page_bytes(key);
         if let SlotMap::One(page) = self {
             if page.make_room(key.hash, entry_bytes, shop.bounds, shop) {
-                return (0, page.view_mut(shop.arena).insert(key, value));
+                return (0, page.view_mut(shop.arena).insert(key, new));
             }
             *self = SlotMap::Many(Box::new(Directory::new(std::mem::take(page))));
         }
         let number = self.make_room(key.hash, entry_bytes, shop);
-        let spot = self.change(number, |page| page.view_mut(shop.arena).insert(key, value));
+        let spot = self.change(number, |page| page.view_mut(shop.arena).insert(key, new));
         (number, spot)
     }
 
@@ -109,13 +111,15 @@ impl SlotMap {
         }
     }
 
-    /// Removes an entry.
-    pub(crate) fn remove(&mut self, number: u32, spot: Spot, shop: &mut Workshop) {
-        self.change(number, |page| {
-            page.view_mut(shop.arena).remove(spot);
+    /// Removes an entry, and returns its block.
+    pub(crate) fn remove(&mut self, number: u32, spot: Spot, shop: &mut Workshop) -> Option<Block> {
+        let block = self.change(number, |page| {
+            let block = page.view_mut(shop.arena).remove(spot);
             page.free_if_empty(shop.arena);
+            block
         });
         self.shrink(number, shop);
+        block
     }
 
     /// Removes what has expired in one page. Says how many.
@@ -124,10 +128,11 @@ impl SlotMap {
         number: u32,
         now: Coarse,
         shop: &mut Workshop,
+        grave: &mut Grave,
         on_drop: &mut dyn FnMut(EntryRef),
     ) -> usize {
         let dropped = self.change(number, |page| {
-            let dropped = page.view_mut(shop.arena).sweep(now, on_drop);
+            let dropped = page.view_mut(shop.arena).sweep(now, grave, on_drop);
             page.free_if_empty(shop.arena);
             dropped
         });
@@ -164,13 +169,21 @@ impl SlotMap {
 
     /// Drops one page of a map that is not used any more, after showing its entries: how many, and whether it was the last.
     /// Its block goes with the arena.
-    pub(crate) fn discard_page(&mut self, arena: &Arena, show: &mut dyn FnMut(EntryRef)) -> (usize, bool) {
-        let (page, last) = match self {
+    pub(crate) fn discard_page(
+        &mut self,
+        arena: &Arena,
+        grave: &mut Grave,
+        show: &mut dyn FnMut(EntryRef),
+    ) -> (usize, bool) {
+        let (mut page, last) = match self {
             SlotMap::One(page) => (std::mem::take(page), true),
             SlotMap::Many(directory) => directory.discard_leaf(),
         };
         let view = page.view(arena);
         view.spots().for_each(|spot| show(view.entry(spot.offset)));
+        if let Some(blocks) = page.blocks.take() {
+            blocks.into_each().for_each(|block| grave.bury(Some(block)));
+        }
         (usize::from(page.live), last)
     }
 }

@@ -1,8 +1,12 @@
 //! The store of one shard: its keyspaces, its slots, and what is done to one key.
 
 use crate::arena::Arena;
-use crate::entry::{self, Bucket, EntryRef, EntryView, MAX_BLOB_BYTES, Numbers, State, StateError, Value};
+use crate::blocks::Block;
+use crate::entry::{
+    self, Bucket, BucketIn, Entry, EntryRef, EntryView, MAX_BLOB_BYTES, New, Numbers, State, StateError,
+};
 use crate::expiry::{Base, Expiry};
+use crate::grave::Grave;
 use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, Keyspace, Space};
 use crate::layout::{Bounds, size_class};
 use crate::page::{PageRef, Spot};
@@ -32,10 +36,10 @@ impl SlotMeta {
 /// Where an entry is. Good until the next [`Store::put`] of a new key, `remove`, `sweep` or `flush`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    page: u32,
-    spot: Spot,
-    local_slot: u16,
-    keyspace: u8,
+    pub(crate) page: u32,
+    pub(crate) spot: Spot,
+    pub(crate) local_slot: u16,
+    pub(crate) keyspace: u8,
     #[cfg(debug_assertions)]
     generation: u64,
 }
@@ -52,8 +56,8 @@ pub struct NumbersAt {
 /// What a removed entry had that others count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Number of the interned limit.
-    pub params: u32,
+    /// Number of the interned limit; a value has none.
+    pub params: Option<u32>,
 }
 
 /// One keyspace: a map for each slot, once there has been an entry.
@@ -118,6 +122,7 @@ pub struct Store {
     pub(crate) base: Base,
     pub(crate) bounds: Bounds,
     pub(crate) bytes: usize,
+    pub(crate) grave: Grave,
     pub(crate) sweep_at: crate::sweep::SweepPosition,
     /// Counts what makes places invalid.
     pub(crate) generation: u64,
@@ -149,6 +154,7 @@ impl Store {
             hasher: Hasher::new(seed),
             base: Base { us: base_us },
             bounds,
+            grave: Grave::default(),
             sweep_at: Default::default(),
             generation: 0,
         }
@@ -180,7 +186,7 @@ impl Store {
         Key::new(&self.hasher, space, slot, bytes)
     }
 
-    fn local(&self, slot: u16) -> usize {
+    pub(crate) fn local(&self, slot: u16) -> usize {
         usize::from(slot - self.first_slot)
     }
 
@@ -202,7 +208,7 @@ impl Store {
     }
 
     #[inline]
-    fn check(&self, place: Place) {
+    pub(crate) fn check(&self, place: Place) {
         #[cfg(debug_assertions)]
         assert_eq!(
             place.generation, self.generation,
@@ -220,7 +226,7 @@ impl Store {
     }
 
     #[inline]
-    fn entry(&self, place: Place) -> EntryRef<'_> {
+    pub(crate) fn entry(&self, place: Place) -> EntryRef<'_> {
         self.check(place);
         let table = &self.tables[usize::from(place.keyspace)];
         table
@@ -270,7 +276,7 @@ impl Store {
         let block = entry
             .block()
             .zip(blocks)
-            .map_or(0, |(number, blocks)| size_class(blocks.get(number).len()));
+            .map_or(0, |(number, blocks)| blocks.block_bytes(number));
         entry.page_bytes() + block + 3
     }
 
@@ -313,7 +319,7 @@ impl Store {
         }
         let local = self.local(key.slot);
         let mark = self.next_mark(local);
-        let value = Value {
+        let value = BucketIn {
             params,
             expiry: self.base.round_up(expiry),
             pinned,
@@ -323,7 +329,7 @@ impl Store {
         self.allocate(key.keyspace);
         let table = &mut self.tables[usize::from(key.keyspace)];
         let found = table.find(local, key);
-        let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
+        let (map, shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
         let rewritten = found.filter(|&(page, spot)| {
             map.change(page, |page| {
@@ -336,20 +342,49 @@ impl Store {
                 rewritten
             })
         });
-        let at = rewritten.unwrap_or_else(|| {
-            if let Some((page, spot)) = found {
-                map.remove(page, spot, &mut shop);
-            }
-            map.insert(key, &value, &mut shop)
-        });
         self.bytes = self.bytes - before + map.allocated_bytes();
-        table.pack();
-        table.live += usize::from(found.is_none());
-        self.generation += u64::from(rewritten.is_none());
-        Ok(self.place(key.keyspace, local, at))
+        if let Some(found) = rewritten {
+            table.pack();
+            return Ok(self.place(key.keyspace, local, found));
+        }
+        if let Some(found) = found {
+            let place = self.place(key.keyspace, local, found);
+            let block = self.remove_entry(place);
+            self.grave.bury(block);
+        }
+        Ok(self.insert_entry(key, local, &mut New::Bucket(&value)))
     }
 
-    fn next_mark(&mut self, local: usize) -> u32 {
+    /// Adds the entry of a key that has none.
+    pub(crate) fn insert_entry(&mut self, key: &Key, local: usize, new: &mut New) -> Place {
+        self.allocate(key.keyspace);
+        let table = &mut self.tables[usize::from(key.keyspace)];
+        let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
+        let before = map.allocated_bytes();
+        let at = map.insert(key, new, &mut shop);
+        self.bytes = self.bytes - before + map.allocated_bytes();
+        table.pack();
+        table.live += 1;
+        self.generation += 1;
+        self.place(key.keyspace, local, at)
+    }
+
+    /// Removes the entry at a place, and returns its block.
+    pub(crate) fn remove_entry(&mut self, place: Place) -> Option<Block> {
+        let local = usize::from(place.local_slot);
+        self.next_mark(local);
+        let table = &mut self.tables[usize::from(place.keyspace)];
+        let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
+        let before = map.allocated_bytes();
+        let block = map.remove(place.page, place.spot, &mut shop);
+        self.bytes = self.bytes - before + map.allocated_bytes();
+        table.pack();
+        table.live -= 1;
+        self.generation += 1;
+        block
+    }
+
+    pub(crate) fn next_mark(&mut self, local: usize) -> u32 {
         let changes = &mut self.metas[local].changes;
         *changes = changes.wrapping_add(1);
         *changes
@@ -371,17 +406,9 @@ impl Store {
 
     /// Removes the entry at a place.
     pub fn remove_at(&mut self, place: Place) -> Removed {
-        let params = self.entry(place).params();
-        let local = usize::from(place.local_slot);
-        self.next_mark(local);
-        let table = &mut self.tables[usize::from(place.keyspace)];
-        let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
-        let before = map.allocated_bytes();
-        map.remove(place.page, place.spot, &mut shop);
-        self.bytes = self.bytes - before + map.allocated_bytes();
-        table.pack();
-        table.live -= 1;
-        self.generation += 1;
+        let params = self.entry(place).held_params();
+        let block = self.remove_entry(place);
+        self.grave.bury(block);
         Removed { params }
     }
 
@@ -450,6 +477,9 @@ pub(crate) fn view_of(base: Base, keyspace: u8, slot: u16, entry: EntryRef<'_>) 
     EntryView {
         space: key::space(keyspace, rule.unwrap_or(0)),
         slot,
-        bucket: entry.bucket(base.expiry(entry.expiry())),
+        entry: match entry.value() {
+            Some(stored) => Entry::Value(stored),
+            None => Entry::Bucket(entry.bucket(base.expiry(entry.expiry()))),
+        },
     }
 }

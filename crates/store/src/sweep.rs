@@ -78,7 +78,7 @@ impl Store {
         let slot = self.first_slot + local_slot as u16;
         let base = self.base;
         let before = map.allocated_bytes();
-        let dropped = map.sweep_page(number, now, &mut shop, &mut |entry| {
+        let dropped = map.sweep_page(number, now, &mut shop, &mut self.grave, &mut |entry| {
             on_drop(view_of(base, keyspace as u8, slot, entry));
         });
         self.bytes = self.bytes - before + map.allocated_bytes();

@@ -2,6 +2,7 @@
 
 use crate::arena::Arena;
 use crate::entry::EntryRef;
+use crate::grave::Grave;
 use crate::key::Keyspace;
 use crate::slot_map::SlotMap;
 use crate::store::Store;
@@ -11,6 +12,7 @@ use crate::store::Store;
 #[must_use = "dropping it frees everything at once; call drop_some until it says true"]
 pub struct Trash {
     tables: Vec<(Vec<SlotMap>, Arena)>,
+    grave: Grave,
     bytes: usize,
 }
 
@@ -39,11 +41,15 @@ impl Store {
 }
 
 impl Trash {
-    /// Frees entries until about `budget` entries and slots have gone, and shows the `params` of each entry; finishes the last
+    /// Frees entries until about `budget` entries and slots have gone, and shows the `params` of each bucket; finishes the last
     /// page. `true` once nothing is left.
     pub fn drop_some(&mut self, budget: usize, on_drop: &mut dyn FnMut(u32)) -> bool {
         let mut spent = 0;
         while spent < budget {
+            if !self.grave.drop_some(budget - spent) {
+                // It took all that was left.
+                return false;
+            }
             let Some((table, arena)) = self.tables.last_mut() else {
                 return true;
             };
@@ -56,8 +62,12 @@ impl Trash {
                 continue;
             };
             let before = map.allocated_bytes();
-            let show = &mut |entry: EntryRef| on_drop(entry.params());
-            let (entries, emptied) = map.discard_page(arena, show);
+            let show = &mut |entry: EntryRef| {
+                if let Some(params) = entry.held_params() {
+                    on_drop(params);
+                }
+            };
+            let (entries, emptied) = map.discard_page(arena, &mut self.grave, show);
             let after = if emptied {
                 table.pop();
                 0
@@ -67,7 +77,7 @@ impl Trash {
             self.bytes = self.bytes - before + after;
             spent += entries + 1;
         }
-        self.tables.is_empty()
+        self.tables.is_empty() && self.grave.drop_some(0)
     }
 
     /// Bytes that are still allocated for entries.
@@ -78,6 +88,7 @@ impl Trash {
     /// Moves what is in `other` here.
     pub fn append(&mut self, other: Trash) {
         self.bytes += other.bytes;
+        self.grave.append(other.grave);
         self.tables.extend(other.tables);
     }
 }

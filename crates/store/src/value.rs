@@ -1,0 +1,110 @@
+//! Redis values in the slot maps, beside the buckets.
+
+use crate::blocks::Block;
+use crate::entry::{self, New};
+use crate::expiry::Expiry;
+use crate::key::Key;
+use crate::layout::size_class;
+use crate::store::{Place, Store};
+use tollgate_values::Value;
+
+/// A Redis value with its key and the time from which it does not exist any more.
+///
+/// The entry in the page has that time rounded up, for the sweep; this is what counts.
+#[derive(Debug)]
+pub struct StoredValue {
+    key: Box<[u8]>,
+    /// In microseconds of the slot's clock.
+    pub expires: Expiry,
+    /// The value.
+    pub value: Value,
+}
+
+impl StoredValue {
+    /// Its key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Bytes that it has allocated.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        // Value::bytes counts what is beyond the struct itself.
+        size_class(size_of::<StoredValue>()) + size_class(self.key.len()) + self.value.bytes()
+    }
+}
+
+/// A key as it was taken out of the store, to be put back, given to another key or lent.
+#[derive(Debug)]
+pub struct Taken {
+    /// In microseconds of the slot's clock.
+    pub expires: Expiry,
+    /// The value.
+    pub value: Value,
+}
+
+impl Store {
+    /// The value at a place; `None` if a bucket is there.
+    #[inline]
+    pub fn value(&self, place: Place) -> Option<&StoredValue> {
+        self.entry(place).value()
+    }
+
+    /// Changes the value at a place, and marks the entry as changed. `None` if a bucket is there. A value that has become empty
+    /// has to be removed by the caller, as has one whose new expiry has passed.
+    pub fn change_value<T>(&mut self, place: Place, change: impl FnOnce(&mut StoredValue) -> T) -> Option<T> {
+        self.check(place);
+        let local = usize::from(place.local_slot);
+        let base = self.base;
+        let mark = self.metas[local].changes.wrapping_add(1);
+        let table = &mut self.tables[usize::from(place.keyspace)];
+        let (map, shop) = table.map_to_change(local, &self.hasher, self.bounds);
+        let before = map.allocated_bytes();
+        let changed = map.change(place.page, |page| {
+            let mut view = page.view_mut(shop.arena);
+            let (bytes, blocks) = view.entry_mut(place.spot.offset);
+            let number = entry::value_number(bytes)?;
+            let (changed, expires) = blocks.as_deref_mut()?.change_value(number, |stored| {
+                let changed = change(stored);
+                (changed, stored.expires)
+            })?;
+            let coarse = base.round_up(expires);
+            entry::mark_value(bytes, coarse, mark);
+            page.min_expiry = page.min_expiry.min(coarse.0);
+            Some(changed)
+        });
+        self.bytes = self.bytes - before + map.allocated_bytes();
+        if changed.is_some() {
+            self.metas[local].changes = mark;
+        }
+        changed
+    }
+
+    /// Adds the value of a key that has no entry.
+    ///
+    /// # Panics
+    /// In debug builds, when the key has an entry.
+    pub fn insert_value(&mut self, key: &Key, taken: Taken) -> Place {
+        debug_assert!(self.find(key).is_none());
+        let local = self.local(key.slot());
+        let mark = self.next_mark(local);
+        let expiry = self.base.round_up(taken.expires);
+        let stored = Box::new(StoredValue {
+            key: key.bytes().into(),
+            expires: taken.expires,
+            value: taken.value,
+        });
+        self.insert_entry(key, local, &mut New::Value { stored: Some(stored), expiry, mark })
+    }
+
+    /// Takes the value of a key out of the store; `None` if there is none, or a bucket.
+    pub fn take_value(&mut self, place: Place) -> Option<Taken> {
+        self.value(place)?;
+        match self.remove_entry(place)? {
+            Block::Value(stored) => Some(Taken {
+                expires: stored.expires,
+                value: stored.value,
+            }),
+            Block::Bytes(_) => None,
+        }
+    }
+}
