@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 const LAYERS: &[&str] = &[
     "tollgate-protocol",
     "tollgate-limiter",
+    "tollgate-values",
     "tollgate-script",
     "tollgate-store",
     "tollgate-commands",
