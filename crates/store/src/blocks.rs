@@ -4,32 +4,32 @@ use crate::layout::size_class;
 use crate::value::StoredValue;
 
 /// One of them.
-pub(crate) enum Block {
+pub(crate) enum Content {
     /// The body of an entry that is too large for a page.
     Bytes(Box<[u8]>),
     /// A Redis value.
     Value(Box<StoredValue>),
 }
 
-impl Block {
+impl Content {
     /// Bytes that it has allocated, besides its place here.
     fn allocated_bytes(&self) -> usize {
         match self {
-            Block::Bytes(bytes) => size_class(bytes.len()),
-            Block::Value(value) => value.allocated_bytes(),
+            Content::Bytes(bytes) => size_class(bytes.len()),
+            Content::Value(value) => value.allocated_bytes(),
         }
     }
 }
 
 #[derive(Default)]
 pub(crate) struct Blocks {
-    blocks: Vec<Option<Block>>,
+    blocks: Vec<Option<Content>>,
     free: Vec<u32>,
     payload_bytes: usize,
 }
 
 impl Blocks {
-    pub(crate) fn insert(&mut self, block: Block) -> u32 {
+    pub(crate) fn insert(&mut self, block: Content) -> u32 {
         self.payload_bytes += block.allocated_bytes();
         match self.free.pop() {
             Some(number) => {
@@ -44,7 +44,7 @@ impl Blocks {
     }
 
     /// Takes a block out. `None` if there is none of that number.
-    pub(crate) fn take(&mut self, number: u32) -> Option<Block> {
+    pub(crate) fn take(&mut self, number: u32) -> Option<Content> {
         let block = self.blocks.get_mut(number as usize)?.take()?;
         self.payload_bytes -= block.allocated_bytes();
         self.free.push(number);
@@ -54,7 +54,7 @@ impl Blocks {
     /// The bytes of a block; nothing if it is a value.
     pub(crate) fn bytes(&self, number: u32) -> &[u8] {
         match self.blocks.get(number as usize) {
-            Some(Some(Block::Bytes(bytes))) => bytes,
+            Some(Some(Content::Bytes(bytes))) => bytes,
             _ => &[],
         }
     }
@@ -62,7 +62,7 @@ impl Blocks {
     /// As [`Blocks::bytes`], to change them.
     pub(crate) fn bytes_mut(&mut self, number: u32) -> &mut [u8] {
         match self.blocks.get_mut(number as usize) {
-            Some(Some(Block::Bytes(bytes))) => bytes,
+            Some(Some(Content::Bytes(bytes))) => bytes,
             _ => &mut [],
         }
     }
@@ -70,7 +70,7 @@ impl Blocks {
     /// The value in a block.
     pub(crate) fn value(&self, number: u32) -> Option<&StoredValue> {
         match self.blocks.get(number as usize) {
-            Some(Some(Block::Value(value))) => Some(value),
+            Some(Some(Content::Value(value))) => Some(value),
             _ => None,
         }
     }
@@ -81,7 +81,7 @@ impl Blocks {
         number: u32,
         change: impl FnOnce(&mut StoredValue) -> T,
     ) -> Option<T> {
-        let Some(Some(Block::Value(value))) = self.blocks.get_mut(number as usize) else {
+        let Some(Some(Content::Value(value))) = self.blocks.get_mut(number as usize) else {
             return None;
         };
         let before = value.allocated_bytes();
@@ -91,7 +91,7 @@ impl Blocks {
     }
 
     /// All blocks.
-    pub(crate) fn into_each(self) -> impl Iterator<Item = Block> {
+    pub(crate) fn into_each(self) -> impl Iterator<Item = Content> {
         self.blocks.into_iter().flatten()
     }
 
@@ -103,12 +103,12 @@ impl Blocks {
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.payload_bytes
             + size_class(size_of::<Blocks>())
-            + size_class(self.blocks.capacity() * size_of::<Option<Block>>())
+            + size_class(self.blocks.capacity() * size_of::<Option<Content>>())
             + size_class(self.free.capacity() * size_of::<u32>())
     }
 
     pub(crate) fn block_bytes(&self, number: u32) -> usize {
         let block = self.blocks.get(number as usize).and_then(Option::as_ref);
-        block.map_or(0, Block::allocated_bytes)
+        block.map_or(0, Content::allocated_bytes)
     }
 }

@@ -10,7 +10,7 @@
 //!    or, OUTLINE and VALUE: the same without a state; the key and the Redis value are in the block
 //! ```
 
-use crate::blocks::{Block, Blocks};
+use crate::blocks::{Content, Blocks};
 use crate::value::StoredValue;
 use crate::expiry::{Coarse, Expiry};
 use crate::key::{Hasher, Key, Space};
@@ -241,11 +241,11 @@ impl BucketIn<'_> {
         body[key_at..key_at + key.bytes.len()].copy_from_slice(key.bytes);
     }
 
-    fn block(&self, key: &Key) -> Block {
+    fn block(&self, key: &Key) -> Content {
         let len = self.state_len() + rule_len(key.shape) + key.bytes.len();
         let mut block = vec![0; len].into_boxed_slice();
         self.write_body(key, &mut block);
-        Block::Bytes(block)
+        Content::Bytes(block)
     }
 
     /// Writes a new entry into `entry`, which is [`BucketIn::page_bytes`] long.
@@ -353,7 +353,7 @@ impl New<'_> {
             New::Bucket(bucket) => bucket.write(key, entry, blocks),
             New::Value { stored, expiry, mark } => {
                 let Some(stored) = stored.take() else { return };
-                let number = blocks.get_or_insert_default().insert(Block::Value(stored));
+                let number = blocks.get_or_insert_default().insert(Content::Value(stored));
                 set_u32(entry, 0, key.shape | OUTLINE | VALUE);
                 set_head(entry, NO_PARAMS, *expiry, *mark);
                 set_u32(entry, BODY, number);

@@ -1,6 +1,6 @@
 //! Values that are no longer in the store but too large to be freed at once.
 
-use crate::blocks::Block;
+use crate::blocks::Content;
 use crate::store::Store;
 use tollgate_values::Value;
 
@@ -15,8 +15,8 @@ pub(crate) struct Grave {
 
 impl Grave {
     /// Frees a block, or keeps it for later.
-    pub(crate) fn bury(&mut self, block: Option<Block>) {
-        if let Some(Block::Value(stored)) = block {
+    pub(crate) fn bury(&mut self, block: Option<Content>) {
+        if let Some(Content::Value(stored)) = block {
             self.bury_value(stored.value);
         }
     }

@@ -6,7 +6,7 @@
 //! Linear probing over the tags, eight at a time. A tag is 0 where the index is free, 1 where an entry was removed.
 
 use crate::arena::{Arena, Block};
-use crate::blocks::{Block, Blocks};
+use crate::blocks::{Blocks, Content};
 use crate::entry::{EntryRef, New};
 use crate::expiry::Coarse;
 use crate::grave::Grave;
@@ -377,7 +377,7 @@ impl PageMut<'_> {
 
     /// Removes the entry at `spot` and returns its block, if it has one. The page is not compacted; after its last entry it has to
     /// be freed.
-    pub(crate) fn remove(&mut self, spot: Spot) -> Option<Block> {
+    pub(crate) fn remove(&mut self, spot: Spot) -> Option<Content> {
         let entry = self.view().entry(spot.offset);
         let units = (entry.page_bytes() / UNIT_BYTES) as u16;
         let number = entry.block();
@@ -390,7 +390,7 @@ impl PageMut<'_> {
         block
     }
 
-    fn take_block(&mut self, number: u32) -> Option<Block> {
+    fn take_block(&mut self, number: u32) -> Option<Content> {
         let blocks = self.head.blocks.as_mut()?;
         let block = blocks.take(number);
         if blocks.is_empty() {

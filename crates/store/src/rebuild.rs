@@ -1,7 +1,7 @@
 //! Moving the entries of pages into new ones: compaction, growth, split, merge.
 
 use crate::arena::{Arena, Owner};
-use crate::blocks::Block;
+use crate::blocks::Content;
 use crate::entry::{EntryRef, set_block};
 use crate::key::Hasher;
 use crate::layout::{Bounds, Layout, SLACK_SHARE, UNIT_BYTES};
@@ -79,7 +79,7 @@ impl PageMut<'_> {
         spot.offset
     }
 
-    fn adopt_block(&mut self, offset: u16, block: Block) {
+    fn adopt_block(&mut self, offset: u16, block: Content) {
         let (bytes, blocks) = self.entry_mut(offset);
         let number = blocks.get_or_insert_default().insert(block);
         set_block(bytes, number);

@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::directory::Directory;
-use crate::blocks::Block;
+use crate::blocks::Content;
 use crate::entry::{EntryRef, New};
 use crate::grave::Grave;
 use crate::expiry::Coarse;
@@ -112,7 +112,7 @@ impl SlotMap {
     }
 
     /// Removes an entry, and returns its block.
-    pub(crate) fn remove(&mut self, number: u32, spot: Spot, shop: &mut Workshop) -> Option<Block> {
+    pub(crate) fn remove(&mut self, number: u32, spot: Spot, shop: &mut Workshop) -> Option<Content> {
         let block = self.change(number, |page| {
             let block = page.view_mut(shop.arena).remove(spot);
             page.free_if_empty(shop.arena);

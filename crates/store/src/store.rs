@@ -1,7 +1,7 @@
 //! The store of one shard: its keyspaces, its slots, and what is done to one key.
 
 use crate::arena::Arena;
-use crate::blocks::Block;
+use crate::blocks::Content;
 use crate::entry::{
     self, Bucket, BucketIn, Entry, EntryRef, EntryView, MAX_BLOB_BYTES, New, Numbers, State, StateError,
 };
@@ -370,7 +370,7 @@ impl Store {
     }
 
     /// Removes the entry at a place, and returns its block.
-    pub(crate) fn remove_entry(&mut self, place: Place) -> Option<Block> {
+    pub(crate) fn remove_entry(&mut self, place: Place) -> Option<Content> {
         let local = usize::from(place.local_slot);
         self.next_mark(local);
         let table = &mut self.tables[usize::from(place.keyspace)];

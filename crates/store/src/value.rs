@@ -1,6 +1,6 @@
 //! Redis values in the slot maps, beside the buckets.
 
-use crate::blocks::Block;
+use crate::blocks::Content;
 use crate::entry::{self, New};
 use crate::expiry::Expiry;
 use crate::key::Key;
@@ -100,11 +100,11 @@ impl Store {
     pub fn take_value(&mut self, place: Place) -> Option<Taken> {
         self.value(place)?;
         match self.remove_entry(place)? {
-            Block::Value(stored) => Some(Taken {
+            Content::Value(stored) => Some(Taken {
                 expires: stored.expires,
                 value: stored.value,
             }),
-            Block::Bytes(_) => None,
+            Content::Bytes(_) => None,
         }
     }
 }

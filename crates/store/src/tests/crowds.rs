@@ -24,7 +24,7 @@ fn a_million_keys_in_one_slot_come_and_go() {
     for number in (0..KEYS / 2).rev() {
         let bytes = name(number);
         let key = store.key(Space::Db(0), &bytes).unwrap();
-        timed(&mut || assert_eq!(store.remove(&key), Some(Removed { params: number })));
+        timed(&mut || assert_eq!(store.remove(&key), Some(Removed { params: Some(number) })));
     }
     let mut dropped = 0;
     loop {

@@ -4,7 +4,8 @@ use super::allocated;
 use crate::layout::Bounds;
 use crate::*;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use tollgate_values::{HashSeed, Set, Value};
 
 /// A hash tag for each of a few slots, so that slots are crowded.
 const TAGS: [&str; 4] = ["{a}", "{b}", "{c}", "{d}"];
@@ -21,6 +22,22 @@ pub(super) struct Entry {
 pub(super) enum OwnState {
     Numbers(Vec<f64>),
     Blob(Vec<u8>),
+    /// Not the state of a bucket but a Redis value: a set of these members.
+    Value(BTreeSet<Vec<u8>>),
+}
+
+fn set_of(members: &BTreeSet<Vec<u8>>) -> Value {
+    let first = members.first().unwrap();
+    let mut set = Set::new(HashSeed::new(3), first, members.len());
+    for member in members {
+        set.add(member);
+    }
+    Value::Set(Box::new(set))
+}
+
+fn members_of(value: &Value) -> BTreeSet<Vec<u8>> {
+    let Value::Set(set) = value else { panic!("a set") };
+    set.iter().map(|member| member.into_cow().into_owned()).collect()
 }
 
 impl OwnState {
@@ -35,6 +52,25 @@ impl OwnState {
         match self {
             OwnState::Numbers(numbers) => State::Numbers(Numbers::new(numbers).unwrap()),
             OwnState::Blob(blob) => State::Blob(blob),
+            OwnState::Value(_) => panic!("the state of a bucket"),
+        }
+    }
+}
+
+fn value_entry(expiry: Expiry, members: BTreeSet<Vec<u8>>) -> Entry {
+    Entry {
+        params: 0,
+        expiry,
+        pinned: false,
+        state: OwnState::Value(members),
+    }
+}
+
+impl Entry {
+    fn held_params(&self) -> Option<u32> {
+        match self.state {
+            OwnState::Value(_) => None,
+            _ => Some(self.params),
         }
     }
 }
@@ -46,6 +82,9 @@ pub(super) enum Step {
     Put(Name, Entry),
     Update(Name, Entry),
     Remove(Name),
+    PutValue(Name, Expiry, usize),
+    AddMember(Name, Expiry, Vec<u8>),
+    Take(Name),
     Sweep { now: u64, budget: usize },
     Offset { tag: usize, us: i64 },
     Flush(Option<Keyspace>),
@@ -75,16 +114,19 @@ fn entries() -> impl Strategy<Value = Entry> {
         5 => prop::collection::vec(-1e15..1e15f64, 0..=MAX_NUMBERS).prop_map(OwnState::Numbers),
         1 => prop::collection::vec(any::<u8>(), 0..300).prop_map(OwnState::Blob),
     ];
-    let expiry = prop_oneof![
-        4 => (0..200u64).prop_map(|units| Expiry::from_us(units * EXPIRY_UNIT_US)),
-        1 => Just(Expiry::NEVER)
-    ];
-    (any::<u32>(), expiry, any::<bool>(), state).prop_map(|(params, expiry, pinned, state)| Entry {
+    (any::<u32>(), expiries(), any::<bool>(), state).prop_map(|(params, expiry, pinned, state)| Entry {
         params,
         expiry,
         pinned,
         state,
     })
+}
+
+fn expiries() -> impl Strategy<Value = Expiry> {
+    prop_oneof![
+        4 => (0..200u64).prop_map(|units| Expiry::from_us(units * EXPIRY_UNIT_US)),
+        1 => Just(Expiry::NEVER)
+    ]
 }
 
 fn keyspaces() -> impl Strategy<Value = Keyspace> {
@@ -96,6 +138,10 @@ pub(super) fn steps() -> impl Strategy<Value = Step> {
         24 => (names(), entries()).prop_map(|(name, entry)| Step::Put(name, entry)),
         6 => (names(), entries()).prop_map(|(name, entry)| Step::Update(name, entry)),
         8 => names().prop_map(Step::Remove),
+        8 => (names(), expiries(), 1..200usize).prop_map(|(name, at, members)| Step::PutValue(name, at, members)),
+        8 => (names(), expiries(), prop::collection::vec(any::<u8>(), 0..100))
+            .prop_map(|(name, at, member)| Step::AddMember(name, at, member)),
+        3 => names().prop_map(Step::Take),
         2 => (0..200u64, 1..400usize)
             .prop_map(|(units, budget)| Step::Sweep { now: units * EXPIRY_UNIT_US, budget }),
         1 => (0..TAGS.len(), -50..50i64)
@@ -129,6 +175,51 @@ impl Pair {
         self.model.insert((space, bytes), entry);
     }
 
+    fn put_value(&mut self, name: Name, expires: Expiry, members: usize) {
+        // The buckets of rules are not Redis keys.
+        if matches!(name.0, Space::Rule(_)) {
+            return;
+        }
+        let members: BTreeSet<Vec<u8>> = (0..members).map(|number| format!("m{number}").into_bytes()).collect();
+        let key = self.store.key(name.0, &name.1).unwrap();
+        self.store.remove(&key);
+        let value = set_of(&members);
+        let place = self.store.insert_value(&key, Taken { expires, value });
+        assert_eq!(self.store.find(&key), Some(place));
+        self.model.insert(name, value_entry(expires, members));
+    }
+
+    fn add_member(&mut self, name: Name, expires: Expiry, member: Vec<u8>) {
+        let key = self.store.key(name.0, &name.1).unwrap();
+        let Some(place) = self.store.find(&key) else { return };
+        let changed = self.store.change_value(place, |stored| {
+            stored.expires = expires;
+            let Value::Set(set) = &mut stored.value else { panic!("a set") };
+            set.add(&member)
+        });
+        let entry = self.model.get_mut(&name).unwrap();
+        match &mut entry.state {
+            OwnState::Value(members) => {
+                assert_eq!(changed, Some(members.insert(member)));
+                entry.expiry = expires;
+            }
+            _ => assert_eq!(changed, None),
+        }
+    }
+
+    fn take(&mut self, name: Name) {
+        let key = self.store.key(name.0, &name.1).unwrap();
+        let Some(place) = self.store.find(&key) else { return };
+        match self.store.take_value(place) {
+            Some(taken) => {
+                let entry = value_entry(taken.expires, members_of(&taken.value));
+                assert_eq!(self.model.remove(&name), Some(entry));
+                self.store.bury(taken.value);
+            }
+            None => assert!(!matches!(self.model[&name].state, OwnState::Value(_))),
+        }
+    }
+
     fn update(&mut self, name: Name, entry: Entry) {
         let key = self.store.key(name.0, &name.1).unwrap();
         let place = self.store.find(&key);
@@ -154,7 +245,7 @@ impl Pair {
         let removed = self.store.remove(&key);
         assert_eq!(
             removed.map(|removed| removed.params),
-            self.model.remove(&name).map(|entry| entry.params)
+            self.model.remove(&name).map(|entry| entry.held_params())
         );
     }
 
@@ -200,7 +291,7 @@ impl Pair {
             .model
             .iter()
             .filter(|(name, _)| gone(name))
-            .map(|(_, entry)| entry.params)
+            .filter_map(|(_, entry)| entry.held_params())
             .collect();
         self.model.retain(|name, _| !gone(name));
         expected.sort_unstable();
@@ -230,6 +321,9 @@ impl Pair {
             Step::Put(name, entry) => self.put(name, entry),
             Step::Update(name, entry) => self.update(name, entry),
             Step::Remove(name) => self.remove(name),
+            Step::PutValue(name, expires, members) => self.put_value(name, expires, members),
+            Step::AddMember(name, expires, member) => self.add_member(name, expires, member),
+            Step::Take(name) => self.take(name),
             Step::Sweep { now, budget } => self.sweep(now, budget),
             Step::Offset { tag, us } => {
                 self.store
@@ -282,13 +376,16 @@ impl Pair {
 }
 
 fn own(view: EntryView) -> (Name, Entry) {
-    let bucket = view.bucket;
-    assert_eq!(view.slot, slot_of(bucket.key));
-    let entry = Entry {
-        params: bucket.params,
-        expiry: bucket.expiry,
-        pinned: bucket.pinned,
-        state: OwnState::of(bucket.state),
+    let key = view.entry.key();
+    assert_eq!(view.slot, slot_of(key));
+    let entry = match view.entry {
+        crate::Entry::Bucket(bucket) => Entry {
+            params: bucket.params,
+            expiry: bucket.expiry,
+            pinned: bucket.pinned,
+            state: OwnState::of(bucket.state),
+        },
+        crate::Entry::Value(stored) => value_entry(stored.expires, members_of(&stored.value)),
     };
-    ((view.space, bucket.key.to_vec()), entry)
+    ((view.space, key.to_vec()), entry)
 }

@@ -43,7 +43,7 @@ proptest! {
         let mut cursor = Some(Cursor::START);
         while let Some(at) = cursor {
             cursor = store.scan(Keyspace::Db(0), at, want, &mut |view| {
-                seen.insert(view.bucket.key.to_vec());
+                seen.insert(view.entry.key().to_vec());
             });
             for (name, insert) in changes.by_ref().take(changes_a_step) {
                 if insert {
