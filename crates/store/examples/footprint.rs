@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tollgate_store::{EXPIRY_UNIT_US, Expiry, Key, Keyspace, Numbers, SLOTS, Space, State, Store};
+use tollgate_store::{EXPIRY_UNIT_US, Expiry, Key, Keyspace, Numbers, Place, SLOTS, Space, State, Store};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -73,10 +73,16 @@ fn time(label: &str, store: &mut Store, buckets: u64, work: &mut dyn FnMut(&mut 
     );
 }
 
+fn locate(store: &Store, keys: &[Key]) -> [Option<Place>; BATCH] {
+    let mut places = [None; BATCH];
+    store.locate(keys, &mut places);
+    places
+}
+
 fn find(store: &mut Store, names: &[Name; BATCH], warm: bool) {
     let keys = keys(store, names);
     if warm {
-        store.warm(&keys);
+        black_box(locate(store, &keys));
     }
     for key in &keys {
         let place = store.find(key).expect("every key is there");
@@ -87,7 +93,7 @@ fn find(store: &mut Store, names: &[Name; BATCH], warm: bool) {
 fn update(store: &mut Store, names: &[Name; BATCH], warm: bool) {
     let keys = keys(store, names);
     if warm {
-        store.warm(&keys);
+        black_box(locate(store, &keys));
     }
     for key in &keys {
         let place = store.find(key).expect("every key is there");
