@@ -229,7 +229,7 @@ fn lookup(report: &mut Report) -> Timed<()> {
     })?;
     for count in [1_000, 1_000_000] {
         let title = |how: &str| format!("look a bucket up, {count} keys, {how}");
-        if !report.wants(&title("one by one")) && !report.wants(&title("warmed")) {
+        if !report.wants(&title("one by one")) && !report.wants(&title("together")) {
             continue;
         }
         let mut store = Store::new(0..SLOTS, 0x5eed, START_US);
@@ -240,21 +240,25 @@ fn lookup(report: &mut Report) -> Timed<()> {
             let key = store.key(Space::Db(0), &name)?;
             store.put(&key, 1, Expiry::NEVER, false, state)?;
         }
-        for warm in [false, true] {
+        for together in [false, true] {
             let mut keys = Distribution::uniform(count).draw(1);
-            let how = if warm { "warmed" } else { "one by one" };
+            let how = if together { "together" } else { "one by one" };
             report.time(&title(how), BATCH, || {
                 let names = names(&mut keys);
                 let keys: Vec<Key<'_>> = names
                     .iter()
                     .map(|name| store.key(Space::Db(0), name))
                     .collect::<Result<_, _>>()?;
-                if warm {
-                    store.warm(&keys);
+                let mut places = [None; BATCH];
+                if together {
+                    store.locate(&keys, &mut places);
+                } else {
+                    keys.iter()
+                        .zip(&mut places)
+                        .for_each(|(key, place)| *place = store.find(key));
                 }
-                for key in &keys {
-                    let place = store.find(key).ok_or("a key is missing")?;
-                    black_box(store.bucket(place));
+                for place in places {
+                    black_box(store.bucket(place.ok_or("a key is missing")?));
                 }
                 Ok(())
             })?;

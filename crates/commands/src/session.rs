@@ -40,6 +40,8 @@ pub struct Session {
     pub(crate) lib_name: Box<[u8]>,
     pub(crate) lib_ver: Box<[u8]>,
     changed: bool,
+    /// What [`Session::is_worth_noting`] last said yes to: the last command, and when.
+    noted: (Option<&'static str>, u64),
 }
 
 impl Session {
@@ -62,6 +64,7 @@ impl Session {
             lib_name: Box::default(),
             lib_ver: Box::default(),
             changed: true,
+            noted: (None, 0),
         }
     }
 
@@ -95,6 +98,18 @@ impl Session {
             now_us,
             wall_offset_us,
         }
+    }
+
+    /// Whether what CLIENT LIST shows has changed since this said so last: something that was set, the last command, or the time of
+    /// it by `after_us` or more.
+    #[inline]
+    pub fn is_worth_noting(&mut self, after_us: u64) -> bool {
+        let (command, at_us) = self.noted;
+        if !self.changed && command == self.last_command && self.last_active_us.wrapping_sub(at_us) < after_us {
+            return false;
+        }
+        self.noted = (self.last_command, self.last_active_us);
+        true
     }
 
     /// Whether something that CLIENT LIST shows, other than times and the last command, has changed since the last call.
@@ -139,5 +154,29 @@ impl Session {
         self.no_evict = false;
         self.no_touch = false;
         self.note_change();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_node::TestNode;
+
+    #[test]
+    fn a_session_is_noted_when_it_changes_and_now_and_then() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut session = Session::new(1, address, address, 1_000, &TestNode::default());
+        assert!(session.is_worth_noting(100), "new");
+        session.take_changed();
+        assert!(!session.is_worth_noting(100));
+        session.last_active_us += 99;
+        assert!(!session.is_worth_noting(100));
+        session.last_active_us += 1;
+        assert!(session.is_worth_noting(100));
+        session.last_command = Some("ping");
+        assert!(session.is_worth_noting(100));
+        assert!(!session.is_worth_noting(100));
+        session.note_change();
+        assert!(session.is_worth_noting(100));
     }
 }

@@ -17,8 +17,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Notes what a session has become by the end of a turn.
+    /// Notes what a session has become by the end of a turn. While nothing but time passes, once in [`NOTED_EVERY_US`] is enough:
+    /// what is shown of it is whole seconds.
     pub fn note(&self, session: &mut Session) {
+        if !session.is_worth_noting(NOTED_EVERY_US) {
+            return;
+        }
         let mut info = self.info.lock();
         if session.take_changed() {
             *info = session.info();
@@ -33,6 +37,9 @@ impl Client {
         self.info.lock().clone()
     }
 }
+
+/// How old what is known of an active connection may be, in microseconds.
+const NOTED_EVERY_US: u64 = 100_000;
 
 /// All connections of a node.
 #[derive(Debug, Default)]

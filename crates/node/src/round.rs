@@ -111,12 +111,16 @@ impl Worker {
         stretch.end(counters);
         let mut checks = 0;
         let mut start = 0;
-        for member in members.drain(..) {
+        for member in members.iter() {
             checks += member.checks;
             let end = queue.ends()[checks - 1] as usize;
             member.link.leave_round(&replies[start..end]);
             start = end;
-            counters.turn(member.checks as u64, member.started.elapsed());
+        }
+        // One reading for all: late for the first, by the time of the other sends, but never early.
+        let sent = Instant::now();
+        for member in members.drain(..) {
+            counters.turn(member.checks as u64, sent.saturating_duration_since(member.started));
         }
         replies.clear();
         queue.start(true);

@@ -176,8 +176,146 @@ fn trusted_and_guarded_policies_share_a_batch() {
         run(&mut host, &mut batch);
         for (i, (op, state)) in ops.into_iter().enumerate() {
             assert_eq!(short(&batch, op), (true, 10 - i as i64 % 10, 0));
-            assert_eq!(batch.state_after(state).params, all[(i + round) % 2]);
+            let after = batch.state_after(state);
+            assert!(after.fields().is_empty() || after.params == all[(i + round) % 2]);
         }
+    }
+}
+
+/// The files built in run without the checks that other files get. A comment more, and a file is one of the others.
+#[test]
+fn built_in_policies_decide_alike_with_and_without_checks() {
+    let numbers = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window"];
+    for (policy, source) in builtin_policies()
+        .into_iter()
+        .filter(|source| numbers.contains(&source.name.as_str()))
+        .enumerate()
+    {
+        let checked = support::source(&source.name, &format!("{}\n-- the same\n", source.text));
+        let limits = tollgate_script::PolicyLimits::default();
+        let mut hosts =
+            [source.clone(), checked].map(|file| tollgate_script::PolicyHost::new(&[file], limits).unwrap());
+        let trusted = hosts
+            .each_ref()
+            .map(|host| host.info(host.policy(source.name.as_bytes()).unwrap()).trusted);
+        assert_eq!(trusted, [true, false]);
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64 + policy as u64;
+        let mut draw = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        // A few buckets whose limit changes now and then, narrow states and wide ones.
+        let all = [
+            (1, 1_000),
+            (7, 1_000),
+            (100, 60_000_000),
+            (1_000_000_000_000, 31_622_400_000_000),
+        ];
+        let mut buckets: Vec<(Option<usize>, Vec<f64>)> = vec![(None, Vec::new()); 6];
+        let (mut now, mut denials, mut wide) = (1_700_000_000_000_000, 0, 0);
+        for _ in 0..3_000 {
+            now += [0, 1, 300, 40_000, 90_000_000][draw(5) as usize];
+            let checks: Vec<_> = (0..1 + draw(8))
+                .map(|_| {
+                    let (limit, _) = all[draw(4) as usize];
+                    let cost = [0, 1, 1, 2, limit, limit + 1][draw(6) as usize];
+                    (draw(6) as usize, draw(4) as usize, cost, draw(10) == 0)
+                })
+                .collect();
+            let run_on = |host: &mut tollgate_script::PolicyHost| {
+                let policy = host.policy(source.name.as_bytes()).unwrap();
+                let ids = all.map(|(limit, window_us)| {
+                    let burst = if source.name == "leaky_bucket" { 1 } else { limit };
+                    let params = tollgate_script::Params {
+                        limit,
+                        window_us,
+                        burst,
+                    };
+                    host.intern(policy, params).unwrap()
+                });
+                let mut batch = Batch::new();
+                let states: Vec<_> = buckets
+                    .iter()
+                    .map(|(limit, fields)| batch.state(limit.map_or(StateIn::NEW, |limit| stored(ids[limit], fields))))
+                    .collect();
+                let ops: Vec<_> = checks
+                    .iter()
+                    .map(|&(bucket, limit, cost, peek)| batch.check(ids[limit], states[bucket], now, cost, peek))
+                    .collect();
+                run(host, &mut batch);
+                let outcomes: Vec<_> = ops.iter().map(|&op| batch.outcome(op).unwrap()).collect();
+                let after: Vec<_> = states
+                    .iter()
+                    .zip(&buckets)
+                    .map(|(&state, before)| {
+                        let after = batch.state_after(state);
+                        match after.changed {
+                            true if after.fields().is_empty() => (None, Vec::new()),
+                            true => {
+                                let limit = ids.iter().position(|&id| id == after.params);
+                                (limit, after.fields().to_vec())
+                            }
+                            false => before.clone(),
+                        }
+                    })
+                    .collect();
+                (outcomes, after)
+            };
+            let [(outcomes, after), other] = hosts.each_mut().map(run_on);
+            assert_eq!(
+                (&outcomes, &after),
+                (&other.0, &other.1),
+                "{}: {checks:?} at {now}",
+                source.name
+            );
+            denials += outcomes.iter().filter(|outcome| !outcome.allowed).count();
+            wide += after.iter().filter(|(_, fields)| fields.len() > 2).count();
+            buckets = after;
+        }
+        assert!(denials > 100, "{}: {denials} denials", source.name);
+        assert!(
+            wide > 0 || source.name == "fixed_window",
+            "{}: {wide} wide states",
+            source.name
+        );
+    }
+}
+
+#[test]
+fn a_denial_leaves_a_state_of_any_width_alone() {
+    let limits = tollgate_script::PolicyLimits::default();
+    for comment in ["", "\n-- checked\n"] {
+        let sources: Vec<_> = builtin_policies()
+            .into_iter()
+            .map(|source| support::source(&source.name, &format!("{}{comment}", source.text)))
+            .collect();
+        let mut host = tollgate_script::PolicyHost::new(&sources, limits).unwrap();
+        let window_us = 10_000_000;
+        let policy = host.policy(b"sliding_window").unwrap();
+        let params = tollgate_script::Params {
+            limit: 10,
+            window_us,
+            burst: 10,
+        };
+        let id = host.intern(policy, params).unwrap();
+        host.retain(id);
+        let mut batch = Batch::new();
+        let now = 1_700_000_000_000_000;
+        let state = batch.state(StateIn::NEW);
+        for (after_us, cost) in [(0, 10), (window_us as i64, 1)] {
+            batch.check(id, state, now + after_us, cost, false);
+        }
+        run(&mut host, &mut batch);
+        let fields = batch.state_after(state).fields().to_vec();
+        assert_eq!(fields.len(), 3, "a count of the window before, too");
+        batch.clear();
+        let state = batch.state(stored(id, &fields));
+        let op = batch.check(id, state, now + window_us as i64, 10, false);
+        run(&mut host, &mut batch);
+        assert!(!batch.outcome(op).unwrap().allowed);
+        assert!(!batch.state_after(state).changed);
     }
 }
 
