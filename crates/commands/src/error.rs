@@ -79,6 +79,9 @@ pub enum CommandError {
         /// The function that its file does not define.
         function: &'static str,
     },
+    /// The key holds a value of another type, or a bucket where a value is asked for, or the other way round.
+    #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
+    WrongType,
     /// The live bucket has another policy.
     #[error("WRONGTYPE bucket has policy '{live}', not '{asked}'; RL.RESET it first")]
     OtherPolicy {

@@ -3,17 +3,18 @@
 //! A bucket that is full by now does not exist, whether or not it has been dropped yet. EXPIRE can only keep it for longer: the
 //! store then has the time asked for, rounded up to its resolution, and the mark `pinned`.
 
+use crate::expiry;
 use crate::number::integer;
 use crate::{CommandError, Env, Shard};
 use tollgate_limiter::us_to_ms_ceil;
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_script::ParamsId;
-use tollgate_store::{Bucket, EXPIRY_UNIT_US, Expiry, Key, Place, Space, State};
+use tollgate_store::{EXPIRY_UNIT_US, Entry, Expiry, Key, Place, Space, State};
 
 /// The furthest ahead that EXPIRE may put the end of a bucket: 5 years. The store counts time from its start, for 8.9 years.
 pub const EXPIRE_MAX_US: u64 = 5 * 366 * 86_400 * 1_000_000;
 
-/// A bucket that exists for Redis's commands.
+/// A bucket or a value that exists for Redis's commands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Present {
     /// Where it is.
@@ -45,7 +46,12 @@ pub(crate) enum Likely {
 impl Shard {
     /// A judgement from what is stored, without asking the policy. What is stored of a bucket that EXPIRE has not touched is when it
     /// is full, and a time to linger, rounded up.
-    pub(crate) fn likely(&self, bucket: &Bucket<'_>, clock_us: u64) -> Likely {
+    pub(crate) fn likely(&self, entry: &Entry<'_>, clock_us: u64) -> Likely {
+        let bucket = match entry {
+            Entry::Bucket(bucket) => bucket,
+            Entry::Value(stored) if stored.expires > Expiry::from_us(clock_us) => return Likely::Present,
+            Entry::Value(_) => return Likely::Gone,
+        };
         let Some(expiry_us) = bucket.expiry.to_us() else {
             return Likely::Present;
         };
@@ -64,20 +70,24 @@ impl Shard {
         }
     }
 
-    /// The bucket of a key if it exists. Where the policy fails to say when it is full, the stored expiry counts.
+    /// What a key holds, if it exists. Of a bucket, where the policy fails to say when it is full, the stored expiry counts.
     pub(crate) fn present(&mut self, now_us: u64, key: &Key<'_>) -> Option<Present> {
+        let clock_us = self.store.slot(key.slot()).map_or(now_us, |slot| slot.clock_us(now_us));
+        let place = self.store.find(key)?;
+        if let Some(stored) = self.store.value(place) {
+            let until = stored.expires;
+            return (until > Expiry::from_us(clock_us)).then_some(Present { place, clock_us, until });
+        }
         let live = self.live(key)?;
-        let place = live.place;
         let expiry = self.store.bucket(place).expiry;
         let until = match live.pinned {
             Some(pinned) => pinned,
             None => self.full_at_us(&live).map_or(expiry, Expiry::from_us),
         };
-        let clock_us = self.store.slot(key.slot()).map_or(now_us, |slot| slot.clock_us(now_us));
         (until > Expiry::from_us(clock_us)).then_some(Present { place, clock_us, until })
     }
 
-    /// The bucket of a key of the selected database. A key that the store would not take is no key of it.
+    /// What a key of the selected database holds. A key that the store would not take is no key of it.
     pub(crate) fn find_present(&mut self, env: &Env, key: &[u8]) -> Option<Present> {
         let key = self.bucket_key(Space::Db(env.db), key).ok()?;
         self.present(env.now_us, &key)
@@ -91,13 +101,23 @@ pub(crate) fn type_of(
     request: Request<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
-    let name = if shard.find_present(env, request.arg(1)).is_some() {
-        TYPE_NAME
-    } else {
-        "none"
+    let name = match shard.find_present(env, request.arg(1)) {
+        None => "none",
+        Some(present) => shard
+            .store
+            .value(present.place)
+            .map_or(TYPE_NAME, |stored| stored.value.type_name()),
     };
     ReplyWriter::new(out, env.proto).simple(name);
     Ok(())
+}
+
+/// What TYPE says of an entry.
+pub(crate) fn type_name(entry: &Entry<'_>) -> &'static str {
+    match entry {
+        Entry::Bucket(_) => TYPE_NAME,
+        Entry::Value(stored) => stored.value.type_name(),
+    }
 }
 
 /// What TYPE says of a bucket, and what SCAN's TYPE takes.
@@ -146,7 +166,7 @@ pub(crate) fn delete(shard: &mut Shard, env: &Env, key: &[u8]) -> Result<i64, Co
         return Ok(0);
     };
     let existed = shard.present(env.now_us, &key).is_some();
-    shard.remove_bucket(&key);
+    shard.remove_entry(&key);
     Ok(i64::from(existed))
 }
 
@@ -188,49 +208,123 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Whether a bucket that exists until `until` may get the new time. It always has one, so NX never holds.
+    /// Whether what exists until `until` may get the new time. A bucket always has an end; without one, a value counts as existing
+    /// for ever.
     fn hold(self, until: Expiry, asked: Expiry) -> bool {
-        !self.nx && (!self.gt || asked > until) && (!self.lt || asked < until)
+        let ends = until != Expiry::NEVER;
+        (!self.nx || !ends) && (!self.xx || ends) && (!self.gt || asked > until) && (!self.lt || asked < until)
     }
 }
 
-/// `EXPIRE key seconds [NX|XX|GT|LT]`: keeps the bucket until then. Sooner than it is full again is refused.
+/// `EXPIRE key seconds [NX|XX|GT|LT]`
 pub(crate) fn expire(
     shard: &mut Shard,
     env: &Env,
     request: Request<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
+    set_end(shard, env, request, out, true, false, "expire")
+}
+
+/// `PEXPIRE key milliseconds [NX|XX|GT|LT]`
+pub(crate) fn pexpire(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    set_end(shard, env, request, out, false, false, "pexpire")
+}
+
+/// `EXPIREAT key unix-seconds [NX|XX|GT|LT]`
+pub(crate) fn expireat(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    set_end(shard, env, request, out, true, true, "expireat")
+}
+
+/// `PEXPIREAT key unix-milliseconds [NX|XX|GT|LT]`
+pub(crate) fn pexpireat(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    set_end(shard, env, request, out, false, true, "pexpireat")
+}
+
+/// Sets until when a key exists. A value may go at once; a bucket is kept for longer only: sooner than it is full again is refused.
+fn set_end(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+    seconds: bool,
+    absolute: bool,
+    command: &'static str,
+) -> Result<(), CommandError> {
     let conditions = Conditions::parse(request)?;
-    let seconds = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-    let ahead_us = i128::from(seconds) * 1_000_000;
-    if ahead_us > i128::from(EXPIRE_MAX_US) {
-        return Err(CommandError::Refused("invalid expire time in 'expire' command"));
-    }
+    let number = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    // A time from now on must be one that can be counted in milliseconds of Unix time.
+    let now_ms = (env.unix_ms_ceil(env.now_us, 0) as i64).max(0);
+    let longest_ms = if absolute { i64::MAX } else { i64::MAX - now_ms };
+    let moment = expiry::moment(number, seconds, absolute, longest_ms, command)?;
     let done = match shard.find_present(env, request.arg(1)) {
         None => false,
         Some(present) => {
-            // At most EXPIRE_MAX_US ahead; a time that has passed is one that is too soon.
-            let asked_us = present
-                .clock_us
-                .saturating_add_signed(ahead_us.max(i128::from(i64::MIN)) as i64);
-            let asked = Expiry::from_us(asked_us);
+            let key = shard.bucket_key(Space::Db(env.db), request.arg(1))?;
+            let asked = moment.in_clock(shard, env, &key);
+            let is_value = shard.store.value(present.place).is_some();
             let holds = conditions.hold(present.until, asked);
-            if holds {
-                let key = shard.bucket_key(Space::Db(env.db), request.arg(1))?;
-                let full_at_us = shard.natural_end(&key)?;
-                if asked_us < full_at_us {
-                    return Err(CommandError::ExpireTooSoon {
-                        full_in_ms: us_to_ms_ceil(full_at_us.saturating_sub(present.clock_us)),
-                    });
-                }
-                shard.set_expiry(&key, asked, true)?;
+            if holds && is_value {
+                shard.set_value_expiry(env, &key, asked);
+            } else if holds {
+                shard.pin_bucket(&key, &present, asked, command)?;
             }
             holds
         }
     };
     ReplyWriter::new(out, env.proto).int(i64::from(done));
     Ok(())
+}
+
+impl Shard {
+    /// Keeps a bucket until then.
+    fn pin_bucket(
+        &mut self,
+        key: &Key<'_>,
+        present: &Present,
+        asked: Expiry,
+        command: &'static str,
+    ) -> Result<(), CommandError> {
+        // `NEVER` is what lies beyond the clock's range.
+        let asked_us = asked.to_us().unwrap_or(u64::MAX);
+        if asked_us.saturating_sub(present.clock_us) > EXPIRE_MAX_US {
+            return Err(CommandError::Other(format!(
+                "invalid expire time in '{command}' command"
+            )));
+        }
+        let full_at_us = self.natural_end(key)?;
+        if asked_us < full_at_us {
+            return Err(CommandError::ExpireTooSoon {
+                full_in_ms: us_to_ms_ceil(full_at_us.saturating_sub(present.clock_us)),
+            });
+        }
+        self.set_expiry(key, asked, true)
+    }
+
+    /// Sets until when the value of a key exists; one whose time has passed is removed.
+    pub(crate) fn set_value_expiry(&mut self, env: &Env, key: &Key<'_>, expires: Expiry) {
+        let (clock_us, _) = self.slot_clock(env, key);
+        if expires <= Expiry::from_us(clock_us) {
+            self.remove_entry(key);
+        } else if let Some(place) = self.store.find(key) {
+            self.store.change_value(place, |stored| stored.expires = expires);
+        }
+    }
 }
 
 /// `PERSIST key`: takes back what EXPIRE set.
@@ -240,19 +334,66 @@ pub(crate) fn persist(
     request: Request<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
-    let pinned = shard
-        .find_present(env, request.arg(1))
-        .is_some_and(|present| shard.store.bucket(present.place).pinned);
-    if pinned {
-        let key = shard.bucket_key(Space::Db(env.db), request.arg(1))?;
-        let full_at_us = shard.natural_end(&key)?;
-        if let Some(place) = shard.store.find(&key) {
-            let params = ParamsId(shard.store.bucket(place).params);
+    let Some(present) = shard.find_present(env, request.arg(1)) else {
+        ReplyWriter::new(out, env.proto).int(0);
+        return Ok(());
+    };
+    let key = shard.bucket_key(Space::Db(env.db), request.arg(1))?;
+    let done = if shard.store.value(present.place).is_some() {
+        shard.set_value_expiry(env, &key, Expiry::NEVER);
+        present.until != Expiry::NEVER
+    } else {
+        let pinned = shard.store.bucket(present.place).pinned;
+        if pinned {
+            let full_at_us = shard.natural_end(&key)?;
+            let params = ParamsId(shard.store.params(present.place));
             let (expiry, _) = shard.expiry(full_at_us, params, None);
             shard.set_expiry(&key, expiry, false)?;
         }
-    }
-    ReplyWriter::new(out, env.proto).int(i64::from(pinned));
+        pinned
+    };
+    ReplyWriter::new(out, env.proto).int(i64::from(done));
+    Ok(())
+}
+
+/// `EXPIRETIME key`: the Unix time in seconds until which it exists.
+pub(crate) fn expiretime(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    write_end(shard, env, request, out, |unix_ms| (unix_ms + 500) / 1_000)
+}
+
+/// `PEXPIRETIME key`: the same in milliseconds.
+pub(crate) fn pexpiretime(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    write_end(shard, env, request, out, |unix_ms| unix_ms)
+}
+
+/// Writes the Unix time until which a key exists: -2 without one, -1 for ever.
+fn write_end(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+    in_unit: fn(u64) -> u64,
+) -> Result<(), CommandError> {
+    let end = match shard.find_present(env, request.arg(1)) {
+        None => -2,
+        Some(present) => {
+            let key = shard.bucket_key(Space::Db(env.db), request.arg(1))?;
+            let (_, clock_offset_us) = shard.slot_clock(env, &key);
+            let unix_ms = |us| env.unix_ms_ceil(us, clock_offset_us);
+            present.until.to_us().map_or(-1, |us| in_unit(unix_ms(us)) as i64)
+        }
+    };
+    ReplyWriter::new(out, env.proto).int(end);
     Ok(())
 }
 

@@ -11,6 +11,7 @@ pub use run::KeyspaceRun;
 
 use crate::CommandError;
 use crate::glob::{Case, Glob};
+use crate::keys::TYPE_NAME;
 use std::sync::Arc;
 
 /// Bytes of keys that one KEYS or SCAN collects before it fails or stops. How many keys, the node says.
@@ -94,8 +95,39 @@ pub struct ScanOp {
     pub count: usize,
     /// What the keys must match.
     pub pattern: Option<Pattern>,
-    /// Whether the type asked for is one that keys have.
-    pub type_exists: bool,
+    /// The type that the keys must have.
+    pub of_type: TypeFilter,
+}
+
+/// Which keys a scan wants by what TYPE says of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TypeFilter {
+    /// All.
+    Any,
+    /// Those of the type of this name.
+    Of(&'static str),
+    /// None: no key has the type asked for.
+    Nothing,
+}
+
+impl TypeFilter {
+    /// The filter for a name in any case.
+    pub(crate) fn named(name: &[u8]) -> Self {
+        let known = [TYPE_NAME, "string", "list", "set", "hash", "zset"];
+        let found = known
+            .into_iter()
+            .find(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        found.map_or(Self::Nothing, Self::Of)
+    }
+
+    /// Whether it wants keys of that type.
+    pub(crate) fn wants(self, type_name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Of(wanted) => wanted == type_name,
+            Self::Nothing => false,
+        }
+    }
 }
 
 /// Where a scan goes on: the store's cursor without its low bits, which are 0. Clients in JavaScript and Lua read cursors as

@@ -10,8 +10,10 @@ mod client_list;
 mod command_docs;
 mod command_info;
 mod connection;
+mod data;
 mod env;
 mod error;
+mod expiry;
 mod glob;
 mod info;
 mod keys;
@@ -24,6 +26,7 @@ mod rules;
 mod server;
 mod session;
 mod shard;
+mod strings;
 mod syntax;
 mod table;
 #[cfg(test)]
@@ -40,7 +43,7 @@ pub use info::memory_policy;
 pub use keys::EXPIRE_MAX_US;
 pub use keyspace::{
     KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Pattern,
-    STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned,
+    STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned, TypeFilter,
 };
 pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};

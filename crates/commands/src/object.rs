@@ -6,7 +6,7 @@ use crate::{CommandError, Env, Shard};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_script::ParamsId;
 
-/// `OBJECT ENCODING key`: the name of the bucket's policy.
+/// `OBJECT ENCODING key`: how Redis would keep the value; of a bucket the name of its policy.
 pub(crate) fn encoding(
     shard: &mut Shard,
     env: &Env,
@@ -17,12 +17,13 @@ pub(crate) fn encoding(
     let mut reply = ReplyWriter::new(out, env.proto);
     match present {
         None => reply.null(),
-        Some(present) => {
-            let (policy, _) = shard
-                .policies
-                .params(ParamsId(shard.store.bucket(present.place).params));
-            reply.bulk(shard.policies.info(policy).name.as_bytes());
-        }
+        Some(present) => match shard.store.value(present.place) {
+            Some(stored) => reply.bulk(stored.value.encoding().name().as_bytes()),
+            None => {
+                let (policy, _) = shard.policies.params(ParamsId(shard.store.params(present.place)));
+                reply.bulk(shard.policies.info(policy).name.as_bytes());
+            }
+        },
     }
     Ok(())
 }

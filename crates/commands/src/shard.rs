@@ -12,7 +12,7 @@ use tollgate_script::{
     Batch, Fault, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
     PolicySource,
 };
-use tollgate_store::{Expiry, Key, Relief, State, Store, Trash};
+use tollgate_store::{Expiry, Key, NO_PARAMS, Relief, State, Store, Trash};
 
 /// What a shard does when it has no memory for a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -384,7 +384,7 @@ impl Shard {
         };
         if is_new || (kept.full_at_us <= kept.clock_us && kept.pinned.is_none()) {
             if place.is_some() {
-                self.remove_bucket(key);
+                self.remove_entry(key);
             }
             return Ok(());
         }
@@ -393,7 +393,7 @@ impl Shard {
             // What was dropped may be this very bucket.
             place = self.store.find(key);
         }
-        let before = place.map(|place| ParamsId(self.store.bucket(place).params));
+        let before = place.map(|place| ParamsId(self.store.params(place)));
         let (expiry, pinned) = self.expiry(kept.full_at_us, kept.params, kept.pinned);
         self.store
             .put(key, kept.params.0, expiry, pinned, state)
@@ -405,19 +405,19 @@ impl Shard {
         Ok(())
     }
 
-    /// Removes a bucket; whether there was one.
-    pub(crate) fn remove_bucket(&mut self, key: &Key<'_>) -> bool {
-        match self.store.remove(key) {
-            Some(removed) => {
-                self.policies.release(ParamsId(removed.params));
-                true
-            }
-            None => false,
+    /// Removes what a key holds; whether that was anything.
+    pub(crate) fn remove_entry(&mut self, key: &Key<'_>) -> bool {
+        let Some(removed) = self.store.remove(key) else {
+            return false;
+        };
+        if let Some(params) = removed.params {
+            self.policies.release(ParamsId(params));
         }
+        true
     }
 
     /// Makes room for one more entry, by the rule of the configuration.
-    fn make_room(&mut self, drops_max: usize) -> Result<(), CommandError> {
+    pub(crate) fn make_room(&mut self, drops_max: usize) -> Result<(), CommandError> {
         /// Flushed entries freed for one new entry while there is no room.
         const FREED_FOR_ONE: usize = 64;
         /// Entries looked at to find one that is cheap to lose, as Redis samples for its evictions.
@@ -439,8 +439,9 @@ impl Shard {
             match relief {
                 Some(Relief::Compacted) => {}
                 Some(Relief::Evict(place)) => {
-                    let removed = self.store.remove_at(place);
-                    self.policies.release(ParamsId(removed.params));
+                    if let Some(params) = self.store.remove_at(place).params {
+                        self.policies.release(ParamsId(params));
+                    }
                     self.stats.shed += 1;
                 }
                 None => {
@@ -465,8 +466,17 @@ impl Shard {
         z ^ (z >> 31)
     }
 
-    /// The error of a command that names one policy while the live bucket has another.
+    /// Whether what is stored under `live` can be checked under `asked`. Not if it is a Redis value.
+    #[inline]
+    pub(crate) fn is_of_policy(&self, live: ParamsId, asked: ParamsId) -> bool {
+        live.0 != NO_PARAMS && self.policies.same_policy(live, asked)
+    }
+
+    /// The error of a command that names one policy while the live bucket has another, or while the key holds a value.
     pub(crate) fn other_policy(&self, live: ParamsId, asked: PolicyId) -> CommandError {
+        if live.0 == NO_PARAMS {
+            return CommandError::WrongType;
+        }
         let (live, _) = self.policies.params(live);
         let name = |policy| self.policies.info(policy).name.clone();
         CommandError::OtherPolicy {
@@ -497,10 +507,15 @@ impl Shard {
         let Self {
             store, policies, stats, ..
         } = self;
+        if !store.drop_buried(entries_max) {
+            return true;
+        }
         // Between commands nothing refers to parameters that are not retained.
         policies.end_epoch();
         let progress = store.sweep(now_us, entries_max, &mut |dropped| {
-            policies.release(ParamsId(dropped.bucket.params));
+            if let Some(params) = dropped.entry.params() {
+                policies.release(ParamsId(params));
+            }
             stats.expired += 1;
         });
         !progress.wrapped

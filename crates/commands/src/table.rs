@@ -4,6 +4,7 @@ mod cluster;
 mod connection;
 mod generic;
 mod server;
+mod string;
 mod tollgate;
 
 use crate::check::Order;
@@ -109,11 +110,12 @@ impl Spec {
     }
 }
 
-const FAMILIES: [&[Spec]; 5] = [
+const FAMILIES: [&[Spec]; 6] = [
     cluster::SPECS,
     connection::SPECS,
     generic::SPECS,
     server::SPECS,
+    string::SPECS,
     tollgate::SPECS,
 ];
 

@@ -76,11 +76,7 @@ impl Blocks {
     }
 
     /// Changes the value in a block.
-    pub(crate) fn change_value<T>(
-        &mut self,
-        number: u32,
-        change: impl FnOnce(&mut StoredValue) -> T,
-    ) -> Option<T> {
+    pub(crate) fn change_value<T>(&mut self, number: u32, change: impl FnOnce(&mut StoredValue) -> T) -> Option<T> {
         let Some(Some(Content::Value(value))) = self.blocks.get_mut(number as usize) else {
             return None;
         };

@@ -10,11 +10,11 @@
 //!    or, OUTLINE and VALUE: the same without a state; the key and the Redis value are in the block
 //! ```
 
-use crate::blocks::{Content, Blocks};
-use crate::value::StoredValue;
+use crate::blocks::{Blocks, Content};
 use crate::expiry::{Coarse, Expiry};
 use crate::key::{Hasher, Key, Space};
 use crate::layout::UNIT_BYTES;
+use crate::value::StoredValue;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 use std::ops::Deref;
 
@@ -364,8 +364,8 @@ impl New<'_> {
     }
 }
 
-/// What a value has in place of the number of an interned limit.
-const NO_PARAMS: u32 = u32::MAX;
+/// What a Redis value has in place of the number of an interned limit.
+pub const NO_PARAMS: u32 = u32::MAX;
 
 /// The number of the block of an entry that is a Redis value.
 #[inline]

@@ -47,7 +47,7 @@ mod trash;
 mod value;
 mod words;
 
-pub use entry::{Bucket, Entry, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, Numbers, State, StateError};
+pub use entry::{Bucket, Entry, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, NO_PARAMS, Numbers, State, StateError};
 pub use expiry::{EXPIRY_UNIT_US, Expiry};
 pub use key::{DATABASES, Key, KeyError, Keyspace, MAX_KEY_BYTES, Space};
 pub use layout::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES};

@@ -1,6 +1,6 @@
 //! Walking over a keyspace, and picking from it.
 
-use crate::entry::EntryView;
+use crate::entry::{Entry, EntryView};
 use crate::expiry::Expiry;
 use crate::key::{Keyspace, mix};
 use crate::slot::SLOTS;
@@ -183,7 +183,7 @@ impl Store {
 
     /// Looks for memory at `samples` random entries of all keyspaces. A page of one of them that can be smaller is made so: what
     /// was dropped before has left room there, which comes free only now. Else one of the entries is to be dropped: that of the
-    /// bucket which is nearest to being full, which is the cheapest to lose. `None` if there is no entry.
+    /// bucket which is nearest to being full, which is the cheapest to lose. `None` if no bucket was found.
     pub fn relieve(&mut self, random: u64, samples: usize) -> Option<Relief> {
         let mut cheapest: Option<(Expiry, Place)> = None;
         for sample in 0..samples as u64 {
@@ -191,7 +191,11 @@ impl Store {
             if self.compact_at(place) {
                 return Some(Relief::Compacted);
             }
-            let expiry = self.view(place).entry.expiry();
+            // A value is not a bucket: to lose it is not cheap.
+            let Entry::Bucket(bucket) = self.view(place).entry else {
+                continue;
+            };
+            let expiry = bucket.expiry;
             if cheapest.is_none_or(|(least, _)| expiry < least) {
                 cheapest = Some((expiry, place));
             }

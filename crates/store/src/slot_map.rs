@@ -1,11 +1,11 @@
 //! The entries of one slot of one keyspace.
 
 use crate::arena::Arena;
-use crate::directory::Directory;
 use crate::blocks::Content;
+use crate::directory::Directory;
 use crate::entry::{EntryRef, New};
-use crate::grave::Grave;
 use crate::expiry::Coarse;
+use crate::grave::Grave;
 use crate::key::Key;
 use crate::page::{Page, Spot};
 use crate::rebuild::Workshop;

@@ -241,7 +241,7 @@ impl Store {
         entry.bucket(self.base.expiry(entry.expiry()))
     }
 
-    /// The number of the interned limit of the bucket at a place.
+    /// The number of the interned limit of the bucket at a place; [`NO_PARAMS`](crate::NO_PARAMS) if a value is there.
     #[inline]
     pub fn params(&self, place: Place) -> u32 {
         self.entry(place).params()

@@ -93,7 +93,15 @@ impl Store {
             expires: taken.expires,
             value: taken.value,
         });
-        self.insert_entry(key, local, &mut New::Value { stored: Some(stored), expiry, mark })
+        self.insert_entry(
+            key,
+            local,
+            &mut New::Value {
+                stored: Some(stored),
+                expiry,
+                mark,
+            },
+        )
     }
 
     /// Takes the value of a key out of the store; `None` if there is none, or a bucket.

@@ -7,7 +7,7 @@ use crate::{CommandError, Env};
 use tollgate_limiter::{Cost, Quota, Source};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_script::{Outcome, ParamsId, PolicyId, State as Lua, Stored};
-use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Numbers, Place, Space, State};
+use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Numbers, Space, State};
 
 /// A state, copied out of the store or the policies.
 #[derive(Debug, PartialEq)]
@@ -54,8 +54,6 @@ pub(crate) struct Live {
     pub params: ParamsId,
     /// An expiry that the user asked for.
     pub pinned: Option<Expiry>,
-    /// Where it is.
-    pub place: Place,
     state: Copied,
 }
 
@@ -85,14 +83,30 @@ impl Shard {
         (env.now_us.saturating_add_signed(offset_us), offset_us)
     }
 
-    /// The bucket of a key as it is stored, full by now or not.
+    /// Refuses a key that holds a value, unless it has expired: then it is gone.
+    pub(crate) fn expect_no_value(&mut self, env: &Env, key: &Key<'_>) -> Result<(), CommandError> {
+        match self.store.find(key) {
+            Some(place) if self.store.value(place).is_some() => {
+                if self.remove_if_full(env, key) {
+                    Ok(())
+                } else {
+                    Err(CommandError::WrongType)
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bucket of a key as it is stored, full by now or not. `None` if the key holds a value.
     pub(crate) fn live(&self, key: &Key<'_>) -> Option<Live> {
-        let place = self.store.find(key)?;
+        let place = self
+            .store
+            .find(key)
+            .filter(|&place| self.store.value(place).is_none())?;
         let bucket = self.store.bucket(place);
         Some(Live {
             params: ParamsId(bucket.params),
             pinned: bucket.pinned.then_some(bucket.expiry),
-            place,
             state: Copied::of_store(bucket.state),
         })
     }
@@ -123,6 +137,7 @@ impl Shard {
     /// Decides one check on its own.
     pub(crate) fn decide_alone(&mut self, env: &Env, order: &Order, key: &[u8]) -> Result<Shown, CommandError> {
         let key = self.bucket_key(order.space(env.db), key)?;
+        self.expect_no_value(env, &key)?;
         let params = self.intern(order.policy, order.quota)?;
         let mut live = self.live(&key);
         if let Some(other) = &live
@@ -188,9 +203,10 @@ impl Shard {
         self.store_state(key, kept, state.store())
     }
 
-    /// Removes a bucket that is full by now and that nobody asked to keep. `false` if it has to stay.
+    /// Removes what a key holds if it does not exist any more: a bucket that is full by now and that nobody asked to keep, or a
+    /// value that has expired. `false` if it has to stay.
     pub(crate) fn remove_if_full(&mut self, env: &Env, key: &Key<'_>) -> bool {
-        self.present(env.now_us, key).is_none() && self.remove_bucket(key)
+        self.present(env.now_us, key).is_none() && self.remove_entry(key)
     }
 
     /// The bucket that a command with an optional `RULE id` at `at` means: its space, and the rule's policy and parameters.
@@ -232,7 +248,7 @@ impl Shard {
         // A policy that fails must not keep its buckets from being removed.
         let full_at_us = self.full_at_us(&live).unwrap_or(u64::MAX);
         let (clock_us, _) = self.slot_clock(env, key);
-        self.remove_bucket(key);
+        self.remove_entry(key);
         Ok(full_at_us > clock_us || live.pinned.is_some_and(|pinned| pinned > Expiry::from_us(clock_us)))
     }
 }

@@ -72,7 +72,7 @@ struct Bucket {
 enum Asked {
     /// It is in the batch.
     Op { op: OpIx, bucket: u8 },
-    /// Its bucket has another policy: it is stored under these parameters.
+    /// Its bucket has another policy: it is stored under these parameters. Or its key holds a value, which has none.
     OtherPolicy(ParamsId),
 }
 
@@ -261,9 +261,7 @@ impl Shard {
         let mut places = [None; MAX_BATCH];
         self.store.locate(&keys, &mut places);
         if let (Some(check), Some(key), Some(place)) = (pending.first(), keys.first(), places[0])
-            && !self
-                .policies
-                .same_policy(ParamsId(self.store.params(place)), check.params)
+            && !self.is_of_policy(ParamsId(self.store.params(place)), check.params)
             && self.remove_if_full(env, key)
         {
             // A bucket of another policy that is full by now is as if it were not there; and a removal moves others.
@@ -294,7 +292,7 @@ impl Shard {
                 }
             };
             let seen = &buckets[bucket as usize];
-            if !self.policies.same_policy(seen.params, check.params) {
+            if !self.is_of_policy(seen.params, check.params) {
                 if seen.place.is_none() {
                     // Whether an earlier check creates the bucket is not known yet: decide those first.
                     break;
@@ -334,7 +332,7 @@ impl Shard {
         let mut params = check.params;
         if let Some(found) = place {
             params = ParamsId(self.store.params(found));
-            if first > 0 && !self.policies.same_policy(params, check.params) {
+            if first > 0 && !self.is_of_policy(params, check.params) {
                 // It may be full, and is removed then. But that would invalidate places: it begins a batch of its own.
                 return None;
             }
@@ -348,7 +346,7 @@ impl Shard {
                 });
                 (stored.pinned, state)
             }
-            // Of a policy with a buffer, so not that of a queued check, which is refused.
+            // Of a policy with a buffer, so not that of a queued check, or no bucket at all: the check is refused.
             Some(None) => (None, self.batch.state(StateIn::NEW)),
         };
         Some(Bucket {

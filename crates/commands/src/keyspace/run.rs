@@ -1,9 +1,9 @@
 //! A command over all keys, as a state machine.
 
 use super::{
-    KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, Pattern, STEP_ENTRIES_MAX, ScanCursor, ScanOp,
+    KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, Pattern, STEP_ENTRIES_MAX, ScanCursor,
+    ScanOp, TypeFilter,
 };
-use crate::keys::TYPE_NAME;
 use crate::number::integer;
 use crate::{CommandError, Env};
 use std::ops::Range;
@@ -91,7 +91,7 @@ impl KeyspaceRun {
                         cursor: ScanCursor::START,
                         count: STEP_ENTRIES_MAX,
                         pattern: Pattern::new(request.arg(1), limits.pattern_bytes_max)?,
-                        type_exists: true,
+                        of_type: TypeFilter::Any,
                     },
                     keys: KeyList::default(),
                 };
@@ -119,7 +119,7 @@ impl KeyspaceRun {
             cursor: ScanCursor::START,
             count: 0,
             pattern: None,
-            type_exists: true,
+            of_type: TypeFilter::Any,
         };
         let mut want = SCAN_COUNT;
         let mut at = 2;
@@ -134,7 +134,7 @@ impl KeyspaceRun {
             } else if option.eq_ignore_ascii_case(b"MATCH") {
                 op.pattern = Pattern::new(value, self.limits.pattern_bytes_max)?;
             } else if option.eq_ignore_ascii_case(b"TYPE") {
-                op.type_exists = value.eq_ignore_ascii_case(TYPE_NAME.as_bytes());
+                op.of_type = TypeFilter::named(value);
             } else {
                 return Err(CommandError::Syntax);
             }

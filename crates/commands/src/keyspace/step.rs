@@ -2,7 +2,7 @@
 
 use super::{KeyList, KeyspaceAnswer, KeyspaceOp, Pattern, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned};
 use crate::Shard;
-use crate::keys::Likely;
+use crate::keys::{Likely, type_name};
 use tollgate_script::ParamsId;
 use tollgate_store::{Cursor, EntryView, Keyspace, SCAN_SLOTS_PER_STEP, SLOTS, Space};
 
@@ -55,15 +55,15 @@ impl Shard {
             let more = want.saturating_sub(looked_at);
             let mut show = |entry: EntryView<'_>| {
                 looked_at += 1;
-                let key = entry.bucket.key;
+                let key = entry.entry.key();
                 let wanted = op.pattern.as_ref().is_none_or(|Pattern(glob)| {
                     matching += glob.cost(key.len());
                     glob.matches(key)
                 });
-                if !wanted || !op.type_exists {
+                if !wanted || !op.of_type.wants(type_name(&entry.entry)) {
                     return;
                 }
-                match self.likely(&entry.bucket, self.clock_of(entry.slot, now_us)) {
+                match self.likely(&entry.entry, self.clock_of(entry.slot, now_us)) {
                     Likely::Present => keys.push(key),
                     Likely::Gone => {}
                     Likely::Unclear => unclear.push(key.into()),
@@ -92,8 +92,8 @@ impl Shard {
         for _ in 0..RANDOM_TRIES {
             let draw = self.next_draw();
             let entry = self.store.random(Keyspace::Db(db), draw)?;
-            let key = entry.bucket.key;
-            match self.likely(&entry.bucket, self.clock_of(entry.slot, now_us)) {
+            let key = entry.entry.key();
+            match self.likely(&entry.entry, self.clock_of(entry.slot, now_us)) {
                 Likely::Present => return Some(key.into()),
                 Likely::Gone => {}
                 Likely::Unclear => {
@@ -115,8 +115,8 @@ impl Shard {
         for _ in 0..SCANS_PER_STEP {
             let reached = self.store.scan(Keyspace::Db(db), cursor, want, &mut |entry| {
                 want = want.saturating_sub(1);
-                if self.likely(&entry.bucket, self.clock_of(entry.slot, now_us)) != Likely::Gone {
-                    candidates.push(entry.bucket.key.into());
+                if self.likely(&entry.entry, self.clock_of(entry.slot, now_us)) != Likely::Gone {
+                    candidates.push(entry.entry.key().into());
                 }
             });
             match reached {

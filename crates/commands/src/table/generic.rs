@@ -1,4 +1,4 @@
-//! Redis's commands on keys of any type; here the keys are buckets.
+//! Redis's commands on keys of any type, buckets included.
 
 use super::{Run, Spec};
 use crate::keyspace::KeyspaceCommand;
@@ -43,7 +43,7 @@ const OBJECT_KEY: Spec = Spec {
 const OBJECT: &[Spec] = &[
     Spec {
         name: "object|encoding",
-        summary: "Returns the policy of a bucket.",
+        summary: "Returns how Redis would keep a value; of a bucket its policy.",
         run: Run::Key(object::encoding),
         ..OBJECT_KEY
     },
@@ -83,7 +83,7 @@ pub(super) const SPECS: &[Spec] = &[
         flags: &["write"],
         key_use: &["RM", "delete"],
         since: "1.0.0",
-        summary: "Resets buckets: the next check finds them full.",
+        summary: "Deletes keys. A bucket is reset: the next check finds it full.",
         run: Run::EachKey(keys::delete),
         ..ALL_KEYS
     },
@@ -103,8 +103,30 @@ pub(super) const SPECS: &[Spec] = &[
         key_use: &["RW", "update"],
         since: "1.0.0",
         syntax: "key seconds [NX|XX|GT|LT]",
-        summary: "Keeps a bucket until a time that is not before it is full again.",
+        summary: "Sets for how many seconds a key exists; a bucket not shorter than until it is full again.",
         run: Run::Key(keys::expire),
+        ..ONE_KEY
+    },
+    Spec {
+        name: "expireat",
+        arity: -3,
+        flags: WRITE,
+        key_use: &["RW", "update"],
+        since: "1.2.0",
+        syntax: "key unix-time-seconds [NX|XX|GT|LT]",
+        summary: "Sets the Unix time in seconds until which a key exists.",
+        run: Run::Key(keys::expireat),
+        ..ONE_KEY
+    },
+    Spec {
+        name: "expiretime",
+        arity: 2,
+        flags: READ,
+        key_use: &["RO", "access"],
+        since: "7.0.0",
+        syntax: "key",
+        summary: "Returns the Unix time in seconds until which a key exists.",
+        run: Run::Key(keys::expiretime),
         ..ONE_KEY
     },
     Spec {
@@ -134,8 +156,41 @@ pub(super) const SPECS: &[Spec] = &[
         flags: WRITE,
         key_use: &["RW", "update"],
         since: "2.2.0",
-        summary: "Takes back what EXPIRE set: the bucket may go once it is full again.",
+        summary: "Takes back what EXPIRE set; a bucket may then go once it is full again.",
         run: Run::Key(keys::persist),
+        ..ONE_KEY
+    },
+    Spec {
+        name: "pexpire",
+        arity: -3,
+        flags: WRITE,
+        key_use: &["RW", "update"],
+        since: "2.6.0",
+        syntax: "key milliseconds [NX|XX|GT|LT]",
+        summary: "Sets for how many milliseconds a key exists.",
+        run: Run::Key(keys::pexpire),
+        ..ONE_KEY
+    },
+    Spec {
+        name: "pexpireat",
+        arity: -3,
+        flags: WRITE,
+        key_use: &["RW", "update"],
+        since: "2.6.0",
+        syntax: "key unix-time-milliseconds [NX|XX|GT|LT]",
+        summary: "Sets the Unix time in milliseconds until which a key exists.",
+        run: Run::Key(keys::pexpireat),
+        ..ONE_KEY
+    },
+    Spec {
+        name: "pexpiretime",
+        arity: 2,
+        flags: READ,
+        key_use: &["RO", "access"],
+        since: "7.0.0",
+        syntax: "key",
+        summary: "Returns the Unix time in milliseconds until which a key exists.",
+        run: Run::Key(keys::pexpiretime),
         ..ONE_KEY
     },
     Spec {
@@ -144,7 +199,7 @@ pub(super) const SPECS: &[Spec] = &[
         key_use: &["RO", "access"],
         tips: &["nondeterministic_output"],
         since: "2.6.0",
-        summary: "Returns the milliseconds until a bucket may be dropped.",
+        summary: "Returns the milliseconds for which a key still exists.",
         run: Run::Key(keys::pttl),
         ..ONE_KEY
     },
@@ -184,7 +239,7 @@ pub(super) const SPECS: &[Spec] = &[
         key_use: &["RO", "access"],
         tips: &["nondeterministic_output"],
         since: "1.0.0",
-        summary: "Returns the seconds, rounded up, until a bucket may be dropped.",
+        summary: "Returns the seconds for which a key still exists.",
         run: Run::Key(keys::ttl),
         ..ONE_KEY
     },
@@ -193,7 +248,7 @@ pub(super) const SPECS: &[Spec] = &[
         flags: READ,
         key_use: &["RO"],
         since: "1.0.0",
-        summary: "Returns bucket, or none.",
+        summary: "Returns the type of a value, bucket, or none.",
         run: Run::Key(keys::type_of),
         ..ONE_KEY
     },
@@ -202,7 +257,7 @@ pub(super) const SPECS: &[Spec] = &[
         flags: WRITE,
         key_use: &["RM", "delete"],
         since: "4.0.0",
-        summary: "Resets buckets, as DEL does.",
+        summary: "Deletes keys, as DEL does.",
         run: Run::EachKey(keys::delete),
         ..ALL_KEYS
     },

@@ -194,7 +194,9 @@ impl Pair {
         let Some(place) = self.store.find(&key) else { return };
         let changed = self.store.change_value(place, |stored| {
             stored.expires = expires;
-            let Value::Set(set) = &mut stored.value else { panic!("a set") };
+            let Value::Set(set) = &mut stored.value else {
+                panic!("a set")
+            };
             set.add(&member)
         });
         let entry = self.model.get_mut(&name).unwrap();
@@ -341,7 +343,11 @@ impl Pair {
         loop {
             let bytes = self.store.bytes();
             match self.store.relieve(random, 5) {
-                None => return assert!(self.model.is_empty()),
+                None => {
+                    // Values are not dropped, and the few samples may have met nothing else.
+                    let values = self.model.values().any(|entry| entry.held_params().is_none());
+                    return assert!(values || self.model.is_empty());
+                }
                 Some(Relief::Compacted) => assert!(self.store.bytes() < bytes),
                 Some(Relief::Evict(place)) => {
                     assert_eq!(self.store.bytes(), bytes);

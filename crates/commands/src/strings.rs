@@ -1,0 +1,315 @@
+//! Strings (<https://redis.io/docs/latest/develop/data-types/strings/>).
+
+use crate::expiry::ExpiryOption;
+use crate::number::integer;
+use crate::{CommandError, Env, Shard};
+use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_store::{Expiry, Key};
+use tollgate_values::{StringValue, Value};
+
+/// The longest string, in bytes: Redis's `proto-max-bulk-len`.
+const STRING_BYTES_MAX: usize = 512 << 20;
+
+fn string(text: &[u8]) -> Value {
+    Value::String(Box::new(StringValue::new(text)))
+}
+
+/// Writes the string of a key, or null.
+fn write_string(shard: &mut Shard, env: &Env, key: &Key<'_>, out: &mut Vec<u8>) -> Result<bool, CommandError> {
+    let value = shard.read::<StringValue>(env, key)?;
+    let mut reply = ReplyWriter::new(out, env.proto);
+    match value {
+        Some(value) => reply.bulk(&value.text()),
+        None => reply.null(),
+    }
+    Ok(value.is_some())
+}
+
+/// `GET key`
+pub(crate) fn get(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    let key = shard.data_key(env, request.arg(1))?;
+    write_string(shard, env, &key, out)?;
+    Ok(())
+}
+
+/// Options of SET.
+#[derive(Default)]
+struct SetOptions {
+    nx: bool,
+    xx: bool,
+    get: bool,
+    keep_ttl: bool,
+    expiry: Option<ExpiryOption>,
+}
+
+impl SetOptions {
+    fn parse(request: Request<'_>) -> Result<Self, CommandError> {
+        let mut options = Self::default();
+        let mut at = 3;
+        while at < request.len() {
+            let word = request.arg(at);
+            let more = request.get(at + 1);
+            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+            if is(b"NX") && !options.xx {
+                options.nx = true;
+            } else if is(b"XX") && !options.nx {
+                options.xx = true;
+            } else if is(b"GET") {
+                options.get = true;
+            } else if is(b"KEEPTTL") && options.expiry.is_none() {
+                options.keep_ttl = true;
+            } else if let Some(option) = ExpiryOption::parse(word, more)
+                && options.expiry.is_none()
+                && !options.keep_ttl
+            {
+                options.expiry = Some(option);
+                at += 1;
+            } else {
+                return Err(CommandError::Syntax);
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}
+
+/// `SET key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-seconds|PXAT unix-milliseconds|KEEPTTL]`
+pub(crate) fn set(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    let options = SetOptions::parse(request)?;
+    let key = shard.data_key(env, request.arg(1))?;
+    let moment = options.expiry.map(|option| option.moment("set")).transpose()?;
+    let before = out.len();
+    if options.get {
+        write_string(shard, env, &key, out)?;
+    }
+    let present = shard.settled(env, &key);
+    if (options.nx && present.is_some()) || (options.xx && present.is_none()) {
+        if !options.get {
+            ReplyWriter::new(out, env.proto).null();
+        }
+        return Ok(());
+    }
+    let kept = present.filter(|present| options.keep_ttl && shard.store.value(present.place).is_some());
+    let expires = match (moment, kept) {
+        (Some(moment), _) => moment.in_clock(shard, env, &key),
+        (None, Some(present)) => present.until,
+        (None, None) => Expiry::NEVER,
+    };
+    if let Err(error) = shard.set_value(env, &key, string(request.arg(2)), expires) {
+        out.truncate(before);
+        return Err(error);
+    }
+    if !options.get {
+        ReplyWriter::new(out, env.proto).ok();
+    }
+    Ok(())
+}
+
+/// `SETNX key value`
+pub(crate) fn setnx(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    let key = shard.data_key(env, request.arg(1))?;
+    let free = shard.settled(env, &key).is_none();
+    if free {
+        shard.set_value(env, &key, string(request.arg(2)), Expiry::NEVER)?;
+    }
+    ReplyWriter::new(out, env.proto).int(i64::from(free));
+    Ok(())
+}
+
+/// `SETEX key seconds value`
+pub(crate) fn setex(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    set_for(shard, env, request, out, b"EX", "setex")
+}
+
+/// `PSETEX key milliseconds value`
+pub(crate) fn psetex(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    set_for(shard, env, request, out, b"PX", "psetex")
+}
+
+fn set_for(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+    unit: &[u8],
+    command: &'static str,
+) -> Result<(), CommandError> {
+    let key = shard.data_key(env, request.arg(1))?;
+    let option = ExpiryOption::parse(unit, request.get(2)).ok_or(CommandError::Syntax)?;
+    let expires = option.moment(command)?.in_clock(shard, env, &key);
+    shard.set_value(env, &key, string(request.arg(3)), expires)?;
+    ReplyWriter::new(out, env.proto).ok();
+    Ok(())
+}
+
+/// `GETSET key value`
+pub(crate) fn getset(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let key = shard.data_key(env, request.arg(1))?;
+    let before = out.len();
+    write_string(shard, env, &key, out)?;
+    shard
+        .set_value(env, &key, string(request.arg(2)), Expiry::NEVER)
+        .inspect_err(|_| out.truncate(before))
+}
+
+/// `GETDEL key`
+pub(crate) fn getdel(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let key = shard.data_key(env, request.arg(1))?;
+    if write_string(shard, env, &key, out)? {
+        shard.remove_entry(&key);
+    }
+    Ok(())
+}
+
+/// `GETEX key [EX seconds|PX milliseconds|EXAT unix-seconds|PXAT unix-milliseconds|PERSIST]`
+pub(crate) fn getex(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    let option = match (request.get(2), request.len()) {
+        (None, _) => None,
+        (Some(word), 3) if word.eq_ignore_ascii_case(b"PERSIST") => Some(None),
+        (Some(word), 4) => Some(Some(
+            ExpiryOption::parse(word, request.get(3)).ok_or(CommandError::Syntax)?,
+        )),
+        _ => return Err(CommandError::Syntax),
+    };
+    let key = shard.data_key(env, request.arg(1))?;
+    // An error about the time comes even if there is no such key, but after one about its type.
+    shard.read::<StringValue>(env, &key)?;
+    let moment = option.flatten().map(|option| option.moment("getex")).transpose()?;
+    if write_string(shard, env, &key, out)? && option.is_some() {
+        let expires = moment.map_or(Expiry::NEVER, |moment| moment.in_clock(shard, env, &key));
+        shard.set_value_expiry(env, &key, expires);
+    }
+    Ok(())
+}
+
+/// `STRLEN key`
+pub(crate) fn strlen(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let key = shard.data_key(env, request.arg(1))?;
+    let length = shard.read::<StringValue>(env, &key)?.map_or(0, StringValue::len);
+    ReplyWriter::new(out, env.proto).int(length as i64);
+    Ok(())
+}
+
+/// `GETRANGE key start end`, and `SUBSTR`, its older name
+pub(crate) fn getrange(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let [start, end] = [2, 3].map(|at| integer(request.arg(at)).ok_or(CommandError::NotAnInteger));
+    let (start, end) = (start?, end?);
+    let key = shard.data_key(env, request.arg(1))?;
+    let value = shard.read::<StringValue>(env, &key)?;
+    let mut reply = ReplyWriter::new(out, env.proto);
+    match value {
+        Some(value) => reply.bulk(&value.text()[value.resolve(start, end)]),
+        None => reply.bulk(b""),
+    }
+    Ok(())
+}
+
+/// `APPEND key value`
+pub(crate) fn append(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let key = shard.data_key(env, request.arg(1))?;
+    let more = request.arg(2);
+    let length = match shard.read::<StringValue>(env, &key)?.map(StringValue::len) {
+        Some(length) if length + more.len() > STRING_BYTES_MAX => {
+            return Err(CommandError::Refused(
+                "string exceeds maximum allowed size (proto-max-bulk-len)",
+            ));
+        }
+        Some(_) => {
+            shard.make_room_for_value()?;
+            shard.change(env, &key, |value: &mut StringValue| value.append(more))?
+        }
+        None => {
+            shard.set_value(env, &key, string(more), Expiry::NEVER)?;
+            Some(more.len())
+        }
+    };
+    ReplyWriter::new(out, env.proto).int(length.unwrap_or(0) as i64);
+    Ok(())
+}
+
+/// `INCR key`
+pub(crate) fn incr(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    add(shard, env, request, out, 1)
+}
+
+/// `DECR key`
+pub(crate) fn decr(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    add(shard, env, request, out, -1)
+}
+
+/// `INCRBY key increment`
+pub(crate) fn incrby(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let by = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    add(shard, env, request, out, by)
+}
+
+/// `DECRBY key decrement`
+pub(crate) fn decrby(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let by = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    let by = by
+        .checked_neg()
+        .ok_or(CommandError::Refused("decrement would overflow"))?;
+    add(shard, env, request, out, by)
+}
+
+fn add(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>, by: i64) -> Result<(), CommandError> {
+    let key = shard.data_key(env, request.arg(1))?;
+    let before = match shard.read::<StringValue>(env, &key)? {
+        Some(value) => Some(value.integer().ok_or(CommandError::NotAnInteger)?),
+        None => None,
+    };
+    let sum = before
+        .unwrap_or(0)
+        .checked_add(by)
+        .ok_or(CommandError::Refused("increment or decrement would overflow"))?;
+    if before.is_some() {
+        shard.change(env, &key, |value: &mut StringValue| {
+            *value = StringValue::from_integer(sum)
+        })?;
+    } else {
+        let value = Value::String(Box::new(StringValue::from_integer(sum)));
+        shard.set_value(env, &key, value, Expiry::NEVER)?;
+    }
+    ReplyWriter::new(out, env.proto).int(sum);
+    Ok(())
+}

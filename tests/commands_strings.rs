@@ -1,0 +1,246 @@
+//! Strings and times to live, beside a stock redis-server: the same commands, the same answers, in both protocols.
+
+use tollgate_suite::{Client, Node, RedisServer, Value, skip_without};
+
+/// A sequence of pseudo-random numbers (SplitMix64).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % below as u64) as usize
+    }
+
+    fn of(&mut self, words: &[&'static str]) -> &'static str {
+        words[self.below(words.len())]
+    }
+}
+
+const VALUES: &[&str] = &[
+    "",
+    "0",
+    "1",
+    "-1",
+    "10",
+    "007",
+    "+1",
+    " 1",
+    "1.5",
+    "abc",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "a_longer_value_that_is_not_kept_with_its_header_in_redis",
+    "12345678901234567890123",
+];
+const NUMBERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "2",
+    "-3",
+    "5",
+    "100",
+    "a",
+    "",
+    "1.0",
+    "9223372036854775807",
+    "-9223372036854775808",
+];
+/// Seconds far enough ahead that the time which tests take does not show in TTL, and times that have passed.
+const SECONDS: &[&str] = &[
+    "0",
+    "-1",
+    "1000000",
+    "2000000",
+    "a",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775",
+];
+const UNIX_SECONDS: &[&str] = &["0", "-1", "1", "4102444800", "4102444801", "x", "9223372036854775807"];
+const CONDITIONS: &[&str] = &["NX", "XX", "GT", "LT", "nx", "gt"];
+
+/// A random command on one of a few keys.
+fn command(draw: &mut Draw) -> Vec<&'static str> {
+    let key = draw.of(&["a", "b", "{a}c", "d"]);
+    let mut command = match draw.below(26) {
+        0 => vec!["GET", key],
+        1 => {
+            let mut command = vec!["SET", key, draw.of(VALUES)];
+            for _ in 0..draw.below(4) {
+                match draw.below(6) {
+                    0 => command.push(draw.of(&["NX", "XX", "xx"])),
+                    1 => command.push(draw.of(&["GET", "KEEPTTL", "get"])),
+                    2 => command.extend(["EX", draw.of(SECONDS)]),
+                    3 => command.extend(["PX", draw.of(&["0", "-5", "1000000000", "a"])]),
+                    4 => command.extend([
+                        draw.of(&["EXAT", "PXAT"]),
+                        draw.of(&["4102444800", "4102444800000", "0", "z"]),
+                    ]),
+                    _ => command.push(draw.of(&["nothing", "EX", "PXAT"])),
+                }
+            }
+            command
+        }
+        2 => vec!["SETNX", key, draw.of(VALUES)],
+        3 => vec!["SETEX", key, draw.of(SECONDS), draw.of(VALUES)],
+        4 => vec!["PSETEX", key, draw.of(&["1000000000", "0", "-1", "b"]), draw.of(VALUES)],
+        5 => vec!["GETSET", key, draw.of(VALUES)],
+        6 => vec!["GETDEL", key],
+        7 => {
+            let mut command = vec!["GETEX", key];
+            match draw.below(6) {
+                0 => command.push(draw.of(&["PERSIST", "EX", "nothing"])),
+                1 => command.extend(["EX", draw.of(SECONDS)]),
+                2 => command.extend(["PXAT", draw.of(&["4102444800000", "0", "1"])]),
+                3 => command.extend(["PERSIST", "EX", "5"]),
+                _ => {}
+            }
+            command
+        }
+        8 => vec!["STRLEN", key],
+        9 => vec![
+            draw.of(&["GETRANGE", "SUBSTR"]),
+            key,
+            draw.of(NUMBERS),
+            draw.of(NUMBERS),
+        ],
+        10 => vec!["APPEND", key, draw.of(VALUES)],
+        11 => vec!["INCR", key],
+        12 => vec!["DECR", key],
+        13 => vec!["INCRBY", key, draw.of(NUMBERS)],
+        14 => vec!["DECRBY", key, draw.of(NUMBERS)],
+        15 => vec!["EXPIRE", key, draw.of(SECONDS)],
+        16 => vec![
+            "PEXPIRE",
+            key,
+            draw.of(&["1000000000", "2000000000", "0", "-1", "b", "9223372036854775807"]),
+        ],
+        17 => vec!["EXPIREAT", key, draw.of(UNIX_SECONDS)],
+        18 => vec![
+            "PEXPIREAT",
+            key,
+            draw.of(&["4102444800000", "4102444801000", "5", "-1", "c", "9223372036854775807"]),
+        ],
+        19 => vec!["PERSIST", key],
+        20 => vec!["TTL", key],
+        21 => vec!["EXPIRETIME", key],
+        22 => vec!["TYPE", key],
+        23 => vec!["OBJECT", "ENCODING", key],
+        24 => vec!["EXISTS", key],
+        _ => vec![draw.of(&["DEL", "UNLINK"]), key],
+    };
+    if (15..19).contains(&draw.below(26)) && command[0].contains("EXPIRE") && !command[0].ends_with("TIME") {
+        command.push(draw.of(CONDITIONS));
+        if draw.below(4) == 0 {
+            command.push(draw.of(CONDITIONS));
+        }
+    }
+    if draw.below(60) == 0 {
+        command.push("more");
+    } else if draw.below(60) == 0 {
+        command.pop();
+    }
+    command
+}
+
+/// EXPIRETIME after a relative time is a second off when the two servers are asked in different seconds.
+fn alike(command: &str, a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) if command.starts_with("EXPIRETIME") || command.starts_with("TTL") => {
+            a.abs_diff(*b) <= 1
+        }
+        _ => a == b,
+    }
+}
+
+fn compare(reference: &mut Client, tested: &mut Client, seed: u64, commands: usize) {
+    let mut draw = Draw(seed);
+    let mut before: Vec<String> = Vec::new();
+    for _ in 0..commands {
+        let command = command(&mut draw);
+        let (expected, answered) = (reference.command(&command), tested.command(&command));
+        let line = command.join(" ");
+        assert!(
+            alike(&line, &answered, &expected),
+            "{line}: {answered:?} where redis-server answers {expected:?}, after {:?}",
+            &before[before.len().saturating_sub(12)..]
+        );
+        before.push(line);
+    }
+}
+
+#[test]
+fn random_commands_are_answered_as_by_redis() {
+    if skip_without(&["redis-server"]) {
+        return;
+    }
+    for workers in ["1", "3"] {
+        let redis = RedisServer::start(&[]);
+        let node = Node::start(&["--workers", workers]);
+        let (mut reference, mut tested) = (redis.client(), node.client());
+        compare(&mut reference, &mut tested, 1, 15_000);
+        reference.hello3();
+        tested.hello3();
+        compare(&mut reference, &mut tested, 2, 15_000);
+    }
+}
+
+#[test]
+fn buckets_and_strings_share_the_keys() {
+    let node = Node::start(&["--workers", "1"]);
+    let mut client = node.client();
+    let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    assert_eq!(client.line("SET s 5").text(), "OK");
+    assert_eq!(client.line("RL.CHECK s LIMIT 5 PER 1m").error(), wrong);
+    assert_eq!(
+        client.line("RL.CHECK s LIMIT 5 PER 1m POLICY sliding_log").error(),
+        wrong
+    );
+    assert_eq!(client.line("CL.THROTTLE s 5 5 60").error(), wrong);
+    assert_eq!(client.line("GET s").text(), "5");
+    assert_eq!(client.line("RL.CHECK b LIMIT 5 PER 1m").items()[0].int(), 1);
+    for command in [
+        "GET b",
+        "INCR b",
+        "APPEND b x",
+        "GETDEL b",
+        "GETEX b",
+        "STRLEN b",
+        "SET b 1 GET",
+    ] {
+        assert_eq!(client.line(command).error(), wrong, "{command}");
+    }
+    assert_eq!(client.line("RL.CHECK b LIMIT 5 PER 1m PEEK").items()[2].int(), 4);
+    // In one pipeline, and so in one batch of checks.
+    let replies =
+        client.pipeline(&["a1", "s", "a2", "b", "s", "a3"].map(|key| vec!["RL.CHECK", key, "LIMIT", "5", "PER", "1m"]));
+    let shown: Vec<bool> = replies.iter().map(Value::is_error).collect();
+    assert_eq!(shown, [false, true, false, false, true, false]);
+    assert_eq!(client.line("SET b x").text(), "OK");
+    assert_eq!(client.line("TYPE b").text(), "string");
+    assert_eq!(client.line("DEL b s").int(), 2);
+    assert_eq!(client.line("RL.CHECK s LIMIT 5 PER 1m").items()[2].int(), 4);
+    assert_eq!(client.line("TYPE s").text(), "bucket");
+    assert_eq!(client.line("SCAN 0 TYPE string").items()[1].items().len(), 0);
+    assert_eq!(client.line("DBSIZE").int(), 4);
+}
+
+#[test]
+fn a_string_expires_to_the_millisecond() {
+    let node = Node::start(&["--workers", "1"]);
+    let mut client = node.client();
+    for _ in 0..20 {
+        client.line("SET k v PX 30");
+        let left = client.line("PTTL k").int();
+        assert!((1..=30).contains(&left), "{left}");
+        std::thread::sleep(std::time::Duration::from_millis(31));
+        assert!(client.line("GET k").is_null());
+        assert_eq!(client.line("RL.CHECK k LIMIT 5 PER 1ms").items()[0].int(), 1);
+        client.line("DEL k");
+    }
+}
