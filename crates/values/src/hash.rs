@@ -1,7 +1,7 @@
 //! Hashes: fields and their values.
 
 use crate::allocation::size_class;
-use crate::encoding::{Encoding, LISTPACK_ELEMENT_BYTES_MAX, LISTPACK_ENTRIES_MAX};
+use crate::encoding::{Encoding, LISTPACK_ELEMENT_BYTES_MAX, LISTPACK_FIELDS_MAX};
 use crate::packed::Owned;
 use crate::partition::Keyed;
 use crate::partitions::Partitions;
@@ -22,6 +22,12 @@ struct Field {
 }
 
 impl Keyed for Field {
+    const PARTITION_ELEMENTS: usize = if cfg!(test) {
+        LISTPACK_FIELDS_MAX
+    } else {
+        2 * LISTPACK_FIELDS_MAX
+    };
+
     fn key(&self) -> &[u8] {
         &self.name
     }
@@ -61,7 +67,7 @@ impl Hash {
         size_class(size_of::<Hash>()) + self.fields.allocated_bytes()
     }
 
-    /// A listpack up to 128 fields and 64 bytes, else a hashtable, and that for ever. O(1).
+    /// A listpack up to 512 fields and 64 bytes, else a hashtable, and that for ever. O(1).
     pub fn encoding(&self) -> Encoding {
         if self.hashtable {
             Encoding::Hashtable
@@ -73,7 +79,7 @@ impl Hash {
     /// Says that a command is about to set so many fields: Redis makes a hashtable of it beforehand if they are too many, whether or
     /// not they are different. O(1).
     pub fn expect(&mut self, fields: usize) {
-        self.hashtable |= fields > LISTPACK_ENTRIES_MAX;
+        self.hashtable |= fields > LISTPACK_FIELDS_MAX;
     }
 
     /// The value of a field. O(log fields).
@@ -92,7 +98,7 @@ impl Hash {
         }
         let name = Owned::new(name);
         self.fields.push(spot, Field { name, value });
-        self.hashtable |= self.len() > LISTPACK_ENTRIES_MAX;
+        self.hashtable |= self.len() > LISTPACK_FIELDS_MAX;
         true
     }
 

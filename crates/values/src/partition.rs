@@ -7,12 +7,6 @@ use crate::encoding::LISTPACK_ENTRIES_MAX;
 use crate::seed::HashSeed;
 use crate::sequence::Chunk;
 
-/// Most elements of a partition.
-pub(crate) const PARTITION_ELEMENTS: usize = if cfg!(test) { 128 } else { 1024 };
-
-// A listpack is one partition: it keeps its order, and a scan shows it at once.
-const _: () = assert!(PARTITION_ELEMENTS >= LISTPACK_ENTRIES_MAX);
-
 /// Up to so many elements are found by looking at each.
 const UNINDEXED_ELEMENTS: usize = if cfg!(test) { 4 } else { 16 };
 
@@ -22,6 +16,9 @@ const INDEXED_ELEMENTS: usize = u16::MAX as usize;
 
 /// An element that is found by a key.
 pub(crate) trait Keyed {
+    /// Most elements of a partition. A listpack must fit into one: it keeps its order, and a scan shows it at once.
+    const PARTITION_ELEMENTS: usize = if cfg!(test) { LISTPACK_ENTRIES_MAX } else { 1024 };
+
     fn key(&self) -> &[u8];
     /// Bytes on the heap that the element pays for.
     fn heap_bytes(&self) -> usize;

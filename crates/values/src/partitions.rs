@@ -1,6 +1,6 @@
 //! Elements found by key, in partitions by ranges of hash space.
 
-use crate::partition::{Keyed, PARTITION_ELEMENTS, Partition};
+use crate::partition::{Keyed, Partition};
 use crate::seed::HashSeed;
 use crate::sequence::{At, Chunk as _, Sequence};
 
@@ -83,7 +83,7 @@ impl<E: Keyed> Partitions<E> {
         debug_assert!(!spot.found());
         let seed = self.seed;
         let mut at = spot.partition;
-        if self.sequence.chunk(at).len() >= PARTITION_ELEMENTS
+        if self.sequence.chunk(at).len() >= E::PARTITION_ELEMENTS
             && let Some(upper) = self.sequence.edit(at, |partition| partition.split(seed))
         {
             self.sequence.insert_after(at, upper);
@@ -103,7 +103,7 @@ impl<E: Keyed> Partitions<E> {
                 partition.swap_remove(seed, at)
             }
         });
-        let (sparse, full) = (PARTITION_ELEMENTS / 4, PARTITION_ELEMENTS * 3 / 4);
+        let (sparse, full) = (E::PARTITION_ELEMENTS / 4, E::PARTITION_ELEMENTS * 3 / 4);
         self.sequence
             .tidy(spot.partition, sparse, full, |left, right| left.join(seed, right));
         if self.sequence.chunk(At::FIRST).start > 0 {
@@ -180,7 +180,7 @@ impl<E: Keyed> Partitions<E> {
                     .iter()
                     .all(|entry| self.seed.position_of(entry.key()) < end)
             );
-            assert!(partition.len() <= PARTITION_ELEMENTS);
+            assert!(partition.len() <= E::PARTITION_ELEMENTS);
         }
     }
 }

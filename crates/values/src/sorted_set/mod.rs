@@ -73,10 +73,10 @@ impl SortedSet {
         }
     }
 
-    /// Says that a command is about to add so many members, the longest of so many bytes if the set is new, else 0: Redis makes a
+    /// Says that a command is about to add so many members, the first of so many bytes if the set is new, else 0: Redis makes a
     /// skiplist of it beforehand if that is too much, whether or not they are different. O(a small set).
-    pub fn expect(&mut self, members: usize, longest_bytes: usize) {
-        if members > LISTPACK_ENTRIES_MAX || longest_bytes > LISTPACK_ELEMENT_BYTES_MAX {
+    pub fn expect(&mut self, members: usize, first_bytes: usize) {
+        if members > LISTPACK_ENTRIES_MAX || first_bytes > LISTPACK_ELEMENT_BYTES_MAX {
             self.become_large();
         }
     }
