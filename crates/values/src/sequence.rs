@@ -3,7 +3,7 @@
 use crate::allocation::Buffer;
 
 /// Most chunks of a group.
-const GROUP_CHUNKS: usize = if cfg!(test) { 4 } else { 256 };
+const GROUP_CHUNKS: usize = if cfg!(test) { 4 } else { 128 };
 
 /// A bounded run of elements.
 pub(crate) trait Chunk: Default {
@@ -17,7 +17,7 @@ pub(crate) trait Chunk: Default {
 
 /// Chunks in order, in groups. No chunk is empty, unless it is the only one.
 ///
-/// A chunk is found by rank or by comparing in O(groups + chunks of a group); a hundred million elements are about 800 groups.
+/// A chunk is found by rank or by comparing in O(groups + chunks of a group); a hundred million elements are about 2,000 groups.
 /// Inserting or removing one moves at most a group's chunks, and at times the list of groups.
 pub(crate) struct Sequence<C> {
     body: Body<C>,

@@ -11,7 +11,7 @@ pub enum Value {
     List(Box<List>),
     /// See [`Set`].
     Set(Box<Set>),
-    /// See [`Hash`].
+    /// See [`struct@Hash`].
     Hash(Box<Hash>),
     /// See [`SortedSet`].
     SortedSet(Box<SortedSet>),

@@ -43,7 +43,7 @@ fn live_bytes() -> usize {
     ALLOCATED_BYTES.load(Relaxed) - FREED_BYTES.load(Relaxed)
 }
 
-/// The most that one operation may allocate or free: a group of 256 chunks and two chunks of 1,024 fields.
+/// The most that one operation may allocate or free: a group of 128 chunks and two chunks of 1,024 fields.
 const STEP_BYTES_MAX: usize = 200_000;
 
 /// The most that one operation may call the allocator: for a chunk of long elements that is dropped.
@@ -81,7 +81,14 @@ fn put(value: &mut Value, number: u32, len: usize) {
         Value::String(string) => drop(string.append(&name[..name.len().min(50)])),
         Value::List(list) => {
             list.expect(name.len());
-            list.push(if number % 3 == 0 { End::Left } else { End::Right }, &name);
+            list.push(
+                if number.is_multiple_of(3) {
+                    End::Left
+                } else {
+                    End::Right
+                },
+                &name,
+            );
         }
         Value::Set(set) => drop(set.add(&name)),
         Value::Hash(hash) => drop(hash.set(&name, &name[..name.len() / 2])),
@@ -93,7 +100,11 @@ fn take(value: &mut Value, number: u32, len: usize) {
     let name = name(number, len);
     match value {
         Value::String(_) => {}
-        Value::List(list) => drop(list.pop(if number % 3 == 0 { End::Right } else { End::Left })),
+        Value::List(list) => drop(list.pop(if number.is_multiple_of(3) {
+            End::Right
+        } else {
+            End::Left
+        })),
         Value::Set(set) => drop(set.remove(&name)),
         Value::Hash(hash) => drop(hash.remove(&name)),
         Value::SortedSet(sorted_set) => drop(sorted_set.remove(&name)),

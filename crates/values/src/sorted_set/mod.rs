@@ -145,16 +145,16 @@ impl SortedSet {
 
     /// The ranks of the members with those scores: its length is [ZCOUNT](https://redis.io/docs/latest/commands/zcount/). O(runs).
     pub fn score_range(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
-        let start = self.index.rank_where(|entry| min.starts_after(entry.score));
-        let end = self.index.rank_where(|entry| max.ends_after(entry.score));
+        let start = self.index.rank_by_score(|score| min.starts_after(score));
+        let end = self.index.rank_by_score(|score| max.ends_after(score));
         start..end.max(start)
     }
 
     /// The ranks of those members, if all scores are the same; else some range, as in Redis. Its length is
     /// [ZLEXCOUNT](https://redis.io/docs/latest/commands/zlexcount/). O(runs).
     pub fn lex_range(&self, min: LexBound, max: LexBound) -> Range<usize> {
-        let start = self.index.rank_where(|entry| min.starts_after(&entry.member));
-        let end = self.index.rank_where(|entry| max.ends_after(&entry.member));
+        let start = self.index.rank_by_member(|member| min.starts_after(member));
+        let end = self.index.rank_by_member(|member| max.ends_after(member));
         start..end.max(start)
     }
 

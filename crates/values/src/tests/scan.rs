@@ -143,3 +143,26 @@ fn a_step_shows_about_what_was_asked_for() {
     }
     assert!(all.len() == 10_000 && (45..=100).contains(&steps));
 }
+
+#[test]
+fn an_empty_first_partition_gives_its_range_to_the_next() {
+    let mut set = Set::new(seed(), b"x", 1000);
+    let partition = |set: &Set, cursor: u64| {
+        let mut members = BTreeSet::new();
+        let next = set.step(cursor, 1, &mut members);
+        (members, next)
+    };
+    // The second one has no room for what is left of the first.
+    for number in 0.. {
+        set.put(format!("member {number}").as_bytes());
+        let (_, second) = partition(&set, 0);
+        if second > 0 && partition(&set, second).0.len() > 120 {
+            break;
+        }
+    }
+    let (first, _) = partition(&set, 0);
+    first.iter().for_each(|member| set.take(member));
+    set.check();
+    first.iter().for_each(|member| set.put(member));
+    set.check();
+}
