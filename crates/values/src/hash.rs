@@ -10,12 +10,14 @@ use crate::seed::HashSeed;
 
 /// A [hash](https://redis.io/docs/latest/develop/data-types/hashes/). A small one keeps its fields in the order in which they were
 /// first set, as Redis's listpacks do.
+#[derive(Clone)]
 pub struct Hash {
     fields: Partitions<Field>,
     /// Whether it was ever too large for a listpack.
     hashtable: bool,
 }
 
+#[derive(Clone)]
 struct Field {
     name: Owned,
     value: Owned,

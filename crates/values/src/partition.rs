@@ -28,6 +28,7 @@ pub(crate) trait Keyed {
 /// [`Partition::swap_remove`].
 ///
 /// It is an index map with an exact account of its memory, 16-bit numbers and no index at all when small.
+#[derive(Clone)]
 pub(crate) struct Partition<E> {
     pub(crate) start: u64,
     entries: Vec<E>,

@@ -5,7 +5,8 @@ use crate::seed::HashSeed;
 use crate::sequence::{At, Chunk as _, Sequence};
 
 /// Any number of elements. One partition until that is full, so small ones are one buffer.
-pub(crate) struct Partitions<E> {
+#[derive(Clone)]
+pub(crate) struct Partitions<E: Keyed> {
     sequence: Sequence<Partition<E>>,
     seed: HashSeed,
 }

@@ -11,11 +11,13 @@ use crate::text::{Text, parse_integer};
 
 /// A [set](https://redis.io/docs/latest/develop/data-types/sets/). A small one of integers is sorted; another small one keeps its
 /// members in the order in which they were added. As Redis's intsets and listpacks.
+#[derive(Clone)]
 pub struct Set {
     members: Members,
     seed: HashSeed,
 }
 
+#[derive(Clone)]
 enum Members {
     /// Sorted, at most [`INTSET_ENTRIES_MAX`].
     Integers(Vec<i64>),
@@ -23,6 +25,7 @@ enum Members {
     Hashtable(Partitions<Member>),
 }
 
+#[derive(Clone)]
 struct Member(Owned);
 
 impl Member {

@@ -148,6 +148,12 @@ fn check(value: &Value, before: usize, when: &str) {
 
 #[test]
 fn bytes_are_those_of_the_allocator_and_steps_are_bounded() {
+    for bytes in (1..70_000).chain([1_000_001, 5_000_000]) {
+        let before = live_bytes();
+        let buffer: Vec<u8> = Vec::with_capacity(bytes);
+        assert_eq!(size_class(bytes), live_bytes() - before, "{bytes}");
+        drop(buffer);
+    }
     let seed = HashSeed::new(42);
     // Formatting may allocate something for ever.
     drop(format!("{:?}", values(seed)));
@@ -173,6 +179,11 @@ fn bytes_are_those_of_the_allocator_and_steps_are_bounded() {
             taken.for_each(|number| step(&mut value, &what, Change::Take(number), len));
             (elements..elements + elements / 5).for_each(|number| step(&mut value, &what, Change::Put(number), len));
             check(&value, before + own, "changed");
+            let between = live_bytes();
+            let copy = value.clone();
+            check(&copy, between, "copied");
+            assert_eq!((copy.elements(), copy.encoding()), (value.elements(), value.encoding()));
+            drop(copy);
             let mut steps = 0;
             while !bounded(&what, || value.drop_some(1000)) {
                 steps += 1;

@@ -63,6 +63,20 @@ impl Chunk for Run {
     }
 }
 
+impl Clone for Run {
+    /// Shares no member with this one: each pays for its own.
+    fn clone(&self) -> Run {
+        let copy = |entry: &Scored| Scored {
+            score: entry.score,
+            member: Shared::new(&entry.member),
+        };
+        Run {
+            entries: self.entries.iter().map(copy).collect(),
+            ..*self
+        }
+    }
+}
+
 impl Run {
     fn of(entry: Scored) -> Run {
         let mut run = Run::default();
@@ -121,6 +135,7 @@ impl Run {
 }
 
 /// The members of a sorted set in order: runs of up to 512, as the `SortedList` of Python's sortedcontainers.
+#[derive(Clone)]
 pub(super) struct Index {
     runs: Sequence<Run>,
 }

@@ -27,6 +27,21 @@ pub struct SortedSet {
     seed: HashSeed,
 }
 
+impl Clone for SortedSet {
+    /// O(members).
+    fn clone(&self) -> SortedSet {
+        let mut copy = SortedSet {
+            index: self.index.clone(),
+            map: None,
+            seed: self.seed,
+        };
+        if self.map.is_some() {
+            copy.become_large();
+        }
+        copy
+    }
+}
+
 /// What [`SortedSet::insert`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {

@@ -12,8 +12,10 @@ use crate::text::{Text, parse_integer};
 const DOUBLED_BYTES: usize = 1 << 20;
 
 /// A [string](https://redis.io/docs/latest/develop/data-types/strings/): an integer, or bytes in one buffer.
+#[derive(Clone)]
 pub struct StringValue(Content);
 
+#[derive(Clone)]
 enum Content {
     Integer(i64),
     /// As it was set.

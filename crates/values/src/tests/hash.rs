@@ -75,6 +75,7 @@ proptest! {
 
 fn compare(hash: &Hash, model: &[(Vec<u8>, Vec<u8>)], large: bool) {
     hash.check();
+    hash.clone().check();
     let mut expected: Vec<(&[u8], &[u8])> = model.iter().map(|(name, value)| (&name[..], &value[..])).collect();
     let mut all: Vec<(&[u8], &[u8])> = hash.iter().collect();
     let by_rank: Vec<(&[u8], &[u8])> = (0..hash.len()).filter_map(|rank| hash.nth(rank)).collect();
