@@ -220,3 +220,56 @@ impl<E: Keyed> Partition<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Number([u8; 4]);
+
+    impl Keyed for Number {
+        fn key(&self) -> &[u8] {
+            &self.0
+        }
+
+        fn heap_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn more_elements_than_an_index_can_name_are_found() {
+        let seed = HashSeed::new(1);
+        let mut partition = Partition::default();
+        let find = |partition: &Partition<Number>, number: u32| {
+            let key = number.to_be_bytes();
+            partition.find(&key, || seed.hash(&key))
+        };
+        let most = INDEXED_ELEMENTS as u32;
+        for number in 0..most + 100 {
+            partition.push(seed, Number(number.to_be_bytes()));
+            assert_eq!(
+                partition.index.is_empty(),
+                number < UNINDEXED_ELEMENTS as u32 || number >= most
+            );
+        }
+        assert_eq!(find(&partition, most + 50), Some(INDEXED_ELEMENTS + 50));
+        for _ in 0..200 {
+            partition.swap_remove(seed, 7);
+        }
+        assert!(!partition.index.is_empty());
+        partition.check(seed);
+        assert_eq!((find(&partition, 7), find(&partition, 8)), (None, Some(8)));
+    }
+
+    #[test]
+    fn elements_of_one_position_stay_together() {
+        let seed = HashSeed::new(1);
+        let mut partition = Partition::default();
+        partition.push(seed, Number([0; 4]));
+        assert!(partition.split(seed).is_none());
+        partition.push(seed, Number([1; 4]));
+        let upper = partition.split(seed).expect("two positions");
+        assert_eq!((partition.len(), upper.len()), (1, 1));
+    }
+}
