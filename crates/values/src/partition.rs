@@ -3,9 +3,11 @@
 use hashbrown::HashTable;
 
 use crate::allocation::{Buffer, size_class};
-use crate::encoding::LISTPACK_ENTRIES_MAX;
 use crate::seed::HashSeed;
 use crate::sequence::Chunk;
+
+/// Most elements of a partition.
+pub(crate) const PARTITION_ELEMENTS: usize = if cfg!(test) { 32 } else { 1024 };
 
 /// Up to so many elements are found by looking at each.
 const UNINDEXED_ELEMENTS: usize = if cfg!(test) { 4 } else { 16 };
@@ -16,18 +18,15 @@ const INDEXED_ELEMENTS: usize = u16::MAX as usize;
 
 /// An element that is found by a key.
 pub(crate) trait Keyed {
-    /// Most elements of a partition. A listpack must fit into one: it keeps its order, and a scan shows it at once.
-    const PARTITION_ELEMENTS: usize = if cfg!(test) { LISTPACK_ENTRIES_MAX } else { 1024 };
-
     fn key(&self) -> &[u8];
     /// Bytes on the heap that the element pays for.
     fn heap_bytes(&self) -> usize;
 }
 
-/// Elements whose positions start at `start`, in the order in which they came until one is removed by
-/// [`Partition::swap_remove`].
+/// Elements whose positions start at `start`.
 ///
-/// It is an index map with an exact account of its memory, 16-bit numbers and no index at all when small.
+/// It is an index map (entries in one buffer, their numbers in a table) with an exact account of its memory, 16-bit numbers, and no
+/// index when there are few.
 #[derive(Clone)]
 pub(crate) struct Partition<E> {
     pub(crate) start: u64,
@@ -118,17 +117,6 @@ impl<E: Keyed> Partition<E> {
             }
         }
         let entry = self.entries.swap_remove(at);
-        self.removed(seed, entry)
-    }
-
-    /// Takes an element out and keeps the order of the others. O(elements).
-    pub(crate) fn shift_remove(&mut self, seed: HashSeed, at: usize) -> E {
-        self.unindex(seed, at);
-        self.index
-            .iter_mut()
-            .filter(|number| usize::from(**number) > at)
-            .for_each(|number| *number -= 1);
-        let entry = self.entries.remove(at);
         self.removed(seed, entry)
     }
 

@@ -1,10 +1,10 @@
 //! Elements found by key, in partitions by ranges of hash space.
 
-use crate::partition::{Keyed, Partition};
+use crate::partition::{Keyed, PARTITION_ELEMENTS, Partition};
 use crate::seed::HashSeed;
 use crate::sequence::{At, Chunk as _, Sequence};
 
-/// Any number of elements. One partition until that is full, so small ones are one buffer.
+/// Any number of elements.
 #[derive(Clone)]
 pub(crate) struct Partitions<E: Keyed> {
     sequence: Sequence<Partition<E>>,
@@ -84,7 +84,7 @@ impl<E: Keyed> Partitions<E> {
         debug_assert!(!spot.found());
         let seed = self.seed;
         let mut at = spot.partition;
-        if self.sequence.chunk(at).len() >= E::PARTITION_ELEMENTS
+        if self.sequence.chunk(at).len() >= PARTITION_ELEMENTS
             && let Some(upper) = self.sequence.edit(at, |partition| partition.split(seed))
         {
             self.sequence.insert_after(at, upper);
@@ -93,18 +93,13 @@ impl<E: Keyed> Partitions<E> {
         self.sequence.edit(at, |partition| partition.push(seed, entry));
     }
 
-    /// Takes out the element that was found; `ordered` keeps the order of the others, in O(elements of the partition).
-    /// Joins at most two partitions.
-    pub(crate) fn remove(&mut self, spot: Spot, ordered: bool) -> Option<E> {
+    /// Takes out the element that was found. Joins at most two partitions.
+    pub(crate) fn remove(&mut self, spot: Spot) -> Option<E> {
         let (at, seed) = (spot.at?, self.seed);
-        let entry = self.sequence.edit(spot.partition, |partition| {
-            if ordered {
-                partition.shift_remove(seed, at)
-            } else {
-                partition.swap_remove(seed, at)
-            }
-        });
-        let (sparse, full) = (E::PARTITION_ELEMENTS / 4, E::PARTITION_ELEMENTS * 3 / 4);
+        let entry = self
+            .sequence
+            .edit(spot.partition, |partition| partition.swap_remove(seed, at));
+        let (sparse, full) = (PARTITION_ELEMENTS / 4, PARTITION_ELEMENTS * 3 / 4);
         self.sequence
             .tidy(spot.partition, sparse, full, |left, right| left.join(seed, right));
         if self.sequence.chunk(At::FIRST).start > 0 {
@@ -181,7 +176,7 @@ impl<E: Keyed> Partitions<E> {
                     .iter()
                     .all(|entry| self.seed.position_of(entry.key()) < end)
             );
-            assert!(partition.len() <= E::PARTITION_ELEMENTS);
+            assert!(partition.len() <= PARTITION_ELEMENTS);
         }
     }
 }

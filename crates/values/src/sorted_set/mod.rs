@@ -145,7 +145,7 @@ impl SortedSet {
     /// Removes a member, and gives its score ([ZREM](https://redis.io/docs/latest/commands/zrem/)). O(runs).
     pub fn remove(&mut self, member: &[u8]) -> Option<Score> {
         let score = match &mut self.map {
-            Some(map) => map.remove(map.find(member), false)?.score,
+            Some(map) => map.remove(map.find(member))?.score,
             None => self.score(member)?,
         };
         self.index.remove(score, member);
@@ -202,7 +202,7 @@ impl SortedSet {
         let map = &mut self.map;
         self.index.remove_ranks(start..end, &mut |entry| {
             if let Some(map) = map {
-                map.remove(map.find(&entry.member), false);
+                map.remove(map.find(&entry.member));
             }
         });
         len - self.len()
