@@ -2,14 +2,21 @@
 
 use std::collections::VecDeque;
 
-/// The bytes that jemalloc gives for an allocation of `bytes` (jemalloc(3), "Implementation notes"): 8, multiples of 16 up to
-/// 128, then four classes for each doubling. O(1).
+/// What jemalloc does not take from a page that it shares out among small allocations.
+const LARGE_BYTES: usize = 14_337;
+
+const PAGE_BYTES: usize = 4096;
+
+/// The bytes that jemalloc 5.3.1 gives for an allocation of `bytes` (jemalloc(3), "Implementation notes"): 8, multiples of 16 up to
+/// 128, then four classes for each doubling, and above 14 KiB whole pages (its `disable_large_size_classes`, which is set unless
+/// configured otherwise). O(1).
 pub const fn size_class(bytes: usize) -> usize {
     match bytes {
         0 => 0,
         1..=8 => 8,
         9..=128 => bytes.next_multiple_of(16),
-        _ => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 2)),
+        129..LARGE_BYTES => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 2)),
+        _ => bytes.next_multiple_of(PAGE_BYTES),
     }
 }
 
@@ -86,7 +93,9 @@ mod tests {
             (129, 160),
             (257, 320),
             (4097, 5120),
-            (65_537, 81_920),
+            (12_289, 14_336),
+            (14_337, 16_384),
+            (65_537, 69_632),
         ];
         for (bytes, class) in expected {
             assert_eq!(size_class(bytes), class, "{bytes}");

@@ -37,8 +37,11 @@ impl Encoding {
     }
 }
 
-/// Most elements of a listpack: `hash-max-listpack-entries`, `set-max-listpack-entries`, `zset-max-listpack-entries`.
+/// Most members of a listpack: `set-max-listpack-entries`, `zset-max-listpack-entries`.
 pub(crate) const LISTPACK_ENTRIES_MAX: usize = 128;
+
+/// Most fields of a listpack: `hash-max-listpack-entries`.
+pub(crate) const LISTPACK_FIELDS_MAX: usize = 512;
 
 /// Longest element of a listpack: `hash-max-listpack-value` and its like.
 pub(crate) const LISTPACK_ELEMENT_BYTES_MAX: usize = 64;

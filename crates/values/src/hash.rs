@@ -1,7 +1,8 @@
 //! Hashes: fields and their values.
 
 use crate::allocation::size_class;
-use crate::encoding::{Encoding, LISTPACK_ELEMENT_BYTES_MAX, LISTPACK_ENTRIES_MAX};
+use crate::encoding::{Encoding, LISTPACK_ELEMENT_BYTES_MAX, LISTPACK_FIELDS_MAX};
+use crate::listpack::Listpack;
 use crate::packed::Owned;
 use crate::partition::Keyed;
 use crate::partitions::Partitions;
@@ -10,12 +11,19 @@ use crate::seed::HashSeed;
 
 /// A [hash](https://redis.io/docs/latest/develop/data-types/hashes/). A small one keeps its fields in the order in which they were
 /// first set, as Redis's listpacks do.
+#[derive(Clone)]
 pub struct Hash {
-    fields: Partitions<Field>,
-    /// Whether it was ever too large for a listpack.
-    hashtable: bool,
+    fields: Fields,
+    seed: HashSeed,
 }
 
+#[derive(Clone)]
+enum Fields {
+    Listpack(Listpack<2>),
+    Hashtable(Box<Partitions<Field>>),
+}
+
+#[derive(Clone)]
 struct Field {
     name: Owned,
     value: Owned,
@@ -41,14 +49,17 @@ impl Hash {
     /// Without fields. Redis has no such value: give it some.
     pub fn new(seed: HashSeed) -> Hash {
         Hash {
-            fields: Partitions::new(seed),
-            hashtable: false,
+            fields: Fields::Listpack(Listpack::default()),
+            seed,
         }
     }
 
     /// How many fields. O(1).
     pub fn len(&self) -> usize {
-        self.fields.len()
+        match &self.fields {
+            Fields::Listpack(fields) => fields.len(),
+            Fields::Hashtable(fields) => fields.len(),
+        }
     }
 
     /// Whether it has no field. O(1).
@@ -58,67 +69,127 @@ impl Hash {
 
     /// Bytes allocated, with the box it is in. O(1).
     pub fn bytes(&self) -> usize {
-        size_class(size_of::<Hash>()) + self.fields.allocated_bytes()
+        size_class(size_of::<Hash>())
+            + match &self.fields {
+                Fields::Listpack(fields) => fields.allocated_bytes(),
+                Fields::Hashtable(fields) => size_class(size_of::<Partitions<Field>>()) + fields.allocated_bytes(),
+            }
     }
 
-    /// A listpack up to 128 fields and 64 bytes, else a hashtable, and that for ever. O(1).
+    /// A listpack up to 512 fields and 64 bytes, else a hashtable, and that for ever. O(1).
     pub fn encoding(&self) -> Encoding {
-        if self.hashtable {
-            Encoding::Hashtable
-        } else {
-            Encoding::Listpack
+        match &self.fields {
+            Fields::Listpack(_) => Encoding::Listpack,
+            Fields::Hashtable(_) => Encoding::Hashtable,
         }
     }
 
     /// Says that a command is about to set so many fields: Redis makes a hashtable of it beforehand if they are too many, whether or
-    /// not they are different. O(1).
+    /// not they are different. O(fields of a listpack).
     pub fn expect(&mut self, fields: usize) {
-        self.hashtable |= fields > LISTPACK_ENTRIES_MAX;
+        if fields > LISTPACK_FIELDS_MAX {
+            self.become_hashtable();
+        }
     }
 
-    /// The value of a field. O(log fields).
+    /// The value of a field. O(log fields), or O(fields of a listpack).
     pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        self.fields.get(field).map(|field| &*field.value)
+        match &self.fields {
+            Fields::Listpack(fields) => fields.find(field).map(|(_, [_, value])| value),
+            Fields::Hashtable(fields) => fields.get(field).map(|field| &*field.value),
+        }
     }
 
-    /// Sets a field, and says whether it is new. O(log fields).
+    /// Sets a field, and says whether it is new. O(log fields), or O(fields of a listpack).
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        self.hashtable |= field.len().max(value.len()) > LISTPACK_ELEMENT_BYTES_MAX;
-        let spot = self.fields.find(field);
+        if let Fields::Listpack(fields) = &mut self.fields {
+            let fits = field.len().max(value.len()) <= LISTPACK_ELEMENT_BYTES_MAX;
+            match fields.find(field) {
+                Some((record, _)) if fits => {
+                    fields.replace_last(record, value);
+                    return false;
+                }
+                None if fits && fields.len() < LISTPACK_FIELDS_MAX => {
+                    fields.push([field, value]);
+                    return true;
+                }
+                _ => self.become_hashtable(),
+            }
+        }
+        // It is, after the lines above.
+        let Fields::Hashtable(fields) = &mut self.fields else {
+            unreachable!()
+        };
+        let spot = fields.find(field);
         let (name, value) = (field, Owned::new(value));
         if spot.found() {
-            self.fields.edit(spot, |field| field.value = value);
+            fields.edit(spot, |field| field.value = value);
             return false;
         }
         let name = Owned::new(name);
-        self.fields.push(spot, Field { name, value });
-        self.hashtable |= self.len() > LISTPACK_ENTRIES_MAX;
+        fields.push(spot, Field { name, value });
         true
     }
 
-    /// Removes a field, and says whether it was there. O(log fields).
+    /// Removes a field, and says whether it was there. O(log fields), or O(fields of a listpack).
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        let spot = self.fields.find(field);
-        self.fields.remove(spot, !self.hashtable).is_some()
+        match &mut self.fields {
+            Fields::Listpack(fields) => {
+                let Some((record, _)) = fields.find(field) else {
+                    return false;
+                };
+                fields.remove(record);
+                true
+            }
+            Fields::Hashtable(fields) => fields.remove(fields.find(field)).is_some(),
+        }
+    }
+
+    fn become_hashtable(&mut self) {
+        let Fields::Listpack(listpack) = &self.fields else {
+            return;
+        };
+        let mut fields = Box::new(Partitions::new(self.seed));
+        for [name, value] in listpack.iter() {
+            let (name, value) = (Owned::new(name), Owned::new(value));
+            fields.push(fields.find(&name), Field { name, value });
+        }
+        self.fields = Fields::Hashtable(fields);
     }
 
     /// All fields with their values. The iterator takes O(1) a step; nothing bounds how many there are.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.fields.iter().map(Field::pair)
+        let (small, large) = match &self.fields {
+            Fields::Listpack(fields) => (Some(fields), None),
+            Fields::Hashtable(fields) => (None, Some(fields)),
+        };
+        let small = small
+            .into_iter()
+            .flat_map(Listpack::iter)
+            .map(|[name, value]| (name, value));
+        small.chain(large.into_iter().flat_map(|fields| fields.iter()).map(Field::pair))
     }
 
     /// One step of [HSCAN](https://redis.io/docs/latest/commands/hscan/): shows fields from `cursor` on, `count` or more (one
     /// partition of up to 1,024 at a time; a listpack whole), and gives the cursor to go on with, 0 after the last. Every field that is
     /// there from the first step to the last is shown, some perhaps twice. A cursor is below 2^48. O(count + one partition).
     pub fn scan<'a>(&'a self, cursor: u64, count: usize, show: &mut dyn FnMut(&'a [u8], &'a [u8])) -> u64 {
-        let cursor = if self.hashtable { cursor } else { 0 };
-        self.fields
-            .scan(cursor, count, &mut |field| show(&field.name, &field.value))
+        match &self.fields {
+            Fields::Listpack(fields) => {
+                fields.iter().for_each(|[name, value]| show(name, value));
+                0
+            }
+            Fields::Hashtable(fields) => fields.scan(cursor, count, &mut |field| show(&field.name, &field.value)),
+        }
     }
 
-    /// The field of that rank in the order of [`Hash::iter`], with its value: for the ranks of a [`Sample`]. O(partitions).
+    /// The field of that rank in the order of [`Hash::iter`], with its value: for the ranks of a [`Sample`]. O(partitions), or O(fields
+    /// of a listpack).
     pub fn nth(&self, rank: usize) -> Option<(&[u8], &[u8])> {
-        self.fields.nth(rank).map(Field::pair)
+        match &self.fields {
+            Fields::Listpack(fields) => fields.nth(rank).map(|[name, value]| (name, value)),
+            Fields::Hashtable(fields) => fields.nth(rank).map(Field::pair),
+        }
     }
 
     /// A random field with its value, each equally often: [HRANDFIELD](https://redis.io/docs/latest/commands/hrandfield/) with
@@ -135,12 +206,22 @@ impl Hash {
     /// See [`crate::Value::drop_some`].
     #[must_use = "until it says true, there is more to drop"]
     pub fn drop_some(&mut self, elements: usize) -> bool {
-        self.fields.drop_some(elements)
+        let done = match &mut self.fields {
+            Fields::Listpack(_) => true,
+            Fields::Hashtable(fields) => fields.drop_some(elements),
+        };
+        if done {
+            self.fields = Fields::Listpack(Listpack::default());
+        }
+        done
     }
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        self.fields.check();
+        match &self.fields {
+            Fields::Listpack(fields) => assert!(fields.len() <= LISTPACK_FIELDS_MAX),
+            Fields::Hashtable(fields) => fields.check(),
+        }
     }
 }
 

@@ -10,17 +10,17 @@
 //!
 //! | type | while small | when large | find | change |
 //! |---|---|---|---|---|
-//! | [`Hash`], [`Set`] | one buffer, in order of insertion; integers sorted | partitions by ranges of a seeded hash, of up to 1,024 | O(log n) | O(log n) + one partition at most |
+//! | [`struct@Hash`], [`Set`] | one packed buffer, in order of insertion; a set of integers sorted | partitions by ranges of a seeded hash, of up to 1,024 | O(log n); O(n) while small | the same, and at times one partition |
 //! | [`SortedSet`] | one sorted buffer | runs of up to 512 by score and member, and partitions by member | O(log n) by score, O(runs) by rank | O(runs) |
 //! | [`List`] | one deque | deques of up to 512 | O(1) at the ends, O(deques) elsewhere | the same |
 //! | [`StringValue`] | an integer or a buffer | one buffer | O(1) | O(bytes) |
 //!
-//! O(runs) and O(deques) are sums over groups of 256 chunks and over one group: about a microsecond for ten million elements.
+//! O(runs) and O(deques) are sums over groups of 128 chunks and over one group: about a microsecond for ten million elements.
 //!
 //! # Memory
 //!
-//! [`Value::bytes`] is what a value has allocated, in jemalloc's size classes, counted as it changes. Fields, members and elements of
-//! up to 22 bytes are kept in place, in 24.
+//! [`Value::bytes`] is what a value has allocated, in jemalloc's size classes, counted as it changes. A small hash or set takes one byte
+//! more than each string in it; elsewhere strings of up to 22 bytes are kept in place, in 24.
 //!
 //! # Example
 //!
@@ -40,6 +40,7 @@ mod allocation;
 mod encoding;
 mod hash;
 mod list;
+mod listpack;
 mod packed;
 mod partition;
 mod partitions;

@@ -3,15 +3,11 @@
 use hashbrown::HashTable;
 
 use crate::allocation::{Buffer, size_class};
-use crate::encoding::LISTPACK_ENTRIES_MAX;
 use crate::seed::HashSeed;
 use crate::sequence::Chunk;
 
 /// Most elements of a partition.
-pub(crate) const PARTITION_ELEMENTS: usize = if cfg!(test) { 128 } else { 1024 };
-
-// A listpack is one partition: it keeps its order, and a scan shows it at once.
-const _: () = assert!(PARTITION_ELEMENTS >= LISTPACK_ENTRIES_MAX);
+pub(crate) const PARTITION_ELEMENTS: usize = if cfg!(test) { 32 } else { 1024 };
 
 /// Up to so many elements are found by looking at each.
 const UNINDEXED_ELEMENTS: usize = if cfg!(test) { 4 } else { 16 };
@@ -27,10 +23,11 @@ pub(crate) trait Keyed {
     fn heap_bytes(&self) -> usize;
 }
 
-/// Elements whose positions start at `start`, in the order in which they came until one is removed by
-/// [`Partition::swap_remove`].
+/// Elements whose positions start at `start`.
 ///
-/// It is an index map with an exact account of its memory, 16-bit numbers and no index at all when small.
+/// It is an index map (entries in one buffer, their numbers in a table) with an exact account of its memory, 16-bit numbers, and no
+/// index when there are few.
+#[derive(Clone)]
 pub(crate) struct Partition<E> {
     pub(crate) start: u64,
     entries: Vec<E>,
@@ -123,17 +120,6 @@ impl<E: Keyed> Partition<E> {
         self.removed(seed, entry)
     }
 
-    /// Takes an element out and keeps the order of the others. O(elements).
-    pub(crate) fn shift_remove(&mut self, seed: HashSeed, at: usize) -> E {
-        self.unindex(seed, at);
-        self.index
-            .iter_mut()
-            .filter(|number| usize::from(**number) > at)
-            .for_each(|number| *number -= 1);
-        let entry = self.entries.remove(at);
-        self.removed(seed, entry)
-    }
-
     fn unindex(&mut self, seed: HashSeed, at: usize) {
         if self.index.is_empty() {
             return;
@@ -220,5 +206,58 @@ impl<E: Keyed> Partition<E> {
             assert_eq!(self.find(entry.key(), || seed.hash(entry.key())), Some(at));
             assert!(seed.position_of(entry.key()) >= self.start);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Number([u8; 4]);
+
+    impl Keyed for Number {
+        fn key(&self) -> &[u8] {
+            &self.0
+        }
+
+        fn heap_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn more_elements_than_an_index_can_name_are_found() {
+        let seed = HashSeed::new(1);
+        let mut partition = Partition::default();
+        let find = |partition: &Partition<Number>, number: u32| {
+            let key = number.to_be_bytes();
+            partition.find(&key, || seed.hash(&key))
+        };
+        let most = INDEXED_ELEMENTS as u32;
+        for number in 0..most + 100 {
+            partition.push(seed, Number(number.to_be_bytes()));
+            assert_eq!(
+                partition.index.is_empty(),
+                number < UNINDEXED_ELEMENTS as u32 || number >= most
+            );
+        }
+        assert_eq!(find(&partition, most + 50), Some(INDEXED_ELEMENTS + 50));
+        for _ in 0..200 {
+            partition.swap_remove(seed, 7);
+        }
+        assert!(!partition.index.is_empty());
+        partition.check(seed);
+        assert_eq!((find(&partition, 7), find(&partition, 8)), (None, Some(8)));
+    }
+
+    #[test]
+    fn elements_of_one_position_stay_together() {
+        let seed = HashSeed::new(1);
+        let mut partition = Partition::default();
+        partition.push(seed, Number([0; 4]));
+        assert!(partition.split(seed).is_none());
+        partition.push(seed, Number([1; 4]));
+        let upper = partition.split(seed).expect("two positions");
+        assert_eq!((partition.len(), upper.len()), (1, 1));
     }
 }

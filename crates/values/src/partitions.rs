@@ -4,8 +4,9 @@ use crate::partition::{Keyed, PARTITION_ELEMENTS, Partition};
 use crate::seed::HashSeed;
 use crate::sequence::{At, Chunk as _, Sequence};
 
-/// Any number of elements. One partition until that is full, so small ones are one buffer.
-pub(crate) struct Partitions<E> {
+/// Any number of elements.
+#[derive(Clone)]
+pub(crate) struct Partitions<E: Keyed> {
     sequence: Sequence<Partition<E>>,
     seed: HashSeed,
 }
@@ -92,17 +93,12 @@ impl<E: Keyed> Partitions<E> {
         self.sequence.edit(at, |partition| partition.push(seed, entry));
     }
 
-    /// Takes out the element that was found; `ordered` keeps the order of the others, in O(elements of the partition).
-    /// Joins at most two partitions.
-    pub(crate) fn remove(&mut self, spot: Spot, ordered: bool) -> Option<E> {
+    /// Takes out the element that was found. Joins at most two partitions.
+    pub(crate) fn remove(&mut self, spot: Spot) -> Option<E> {
         let (at, seed) = (spot.at?, self.seed);
-        let entry = self.sequence.edit(spot.partition, |partition| {
-            if ordered {
-                partition.shift_remove(seed, at)
-            } else {
-                partition.swap_remove(seed, at)
-            }
-        });
+        let entry = self
+            .sequence
+            .edit(spot.partition, |partition| partition.swap_remove(seed, at));
         let (sparse, full) = (PARTITION_ELEMENTS / 4, PARTITION_ELEMENTS * 3 / 4);
         self.sequence
             .tidy(spot.partition, sparse, full, |left, right| left.join(seed, right));

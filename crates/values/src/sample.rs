@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rapidhash::fast::RandomState;
+use rapidhash::fast::SeedableState;
 
 /// A number below `bound`, from a random one.
 pub(crate) fn below(bound: usize, random: u64) -> usize {
@@ -18,7 +18,7 @@ pub struct Sample {
     len: usize,
     left: usize,
     next: usize,
-    moved: HashMap<usize, usize, RandomState>,
+    moved: HashMap<usize, usize, SeedableState<'static>>,
 }
 
 impl Sample {
@@ -30,7 +30,7 @@ impl Sample {
             left,
             next: 0,
             // At once, so that no step has to grow it.
-            moved: HashMap::with_capacity_and_hasher(if left == len { 0 } else { left }, RandomState::new()),
+            moved: HashMap::with_capacity_and_hasher(if left == len { 0 } else { left }, SeedableState::fixed()),
         }
     }
 

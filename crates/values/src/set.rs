@@ -2,6 +2,7 @@
 
 use crate::allocation::{Buffer, size_class};
 use crate::encoding::{Encoding, INTSET_ENTRIES_MAX, LISTPACK_ELEMENT_BYTES_MAX, LISTPACK_ENTRIES_MAX};
+use crate::listpack::Listpack;
 use crate::packed::Owned;
 use crate::partition::Keyed;
 use crate::partitions::Partitions;
@@ -11,18 +12,21 @@ use crate::text::{Text, parse_integer};
 
 /// A [set](https://redis.io/docs/latest/develop/data-types/sets/). A small one of integers is sorted; another small one keeps its
 /// members in the order in which they were added. As Redis's intsets and listpacks.
+#[derive(Clone)]
 pub struct Set {
     members: Members,
     seed: HashSeed,
 }
 
+#[derive(Clone)]
 enum Members {
     /// Sorted, at most [`INTSET_ENTRIES_MAX`].
     Integers(Vec<i64>),
-    Listpack(Partitions<Member>),
-    Hashtable(Partitions<Member>),
+    Listpack(Listpack<1>),
+    Hashtable(Box<Partitions<Member>>),
 }
 
+#[derive(Clone)]
 struct Member(Owned);
 
 impl Member {
@@ -48,9 +52,9 @@ impl Set {
         let members = if parse_integer(first).is_some() && expected <= INTSET_ENTRIES_MAX {
             Members::Integers(Vec::new())
         } else if expected <= LISTPACK_ENTRIES_MAX {
-            Members::Listpack(Partitions::new(seed))
+            Members::Listpack(Listpack::default())
         } else {
-            Members::Hashtable(Partitions::new(seed))
+            Members::Hashtable(Box::new(Partitions::new(seed)))
         };
         Set { members, seed }
     }
@@ -59,7 +63,8 @@ impl Set {
     pub fn len(&self) -> usize {
         match &self.members {
             Members::Integers(integers) => integers.len(),
-            Members::Listpack(members) | Members::Hashtable(members) => members.len(),
+            Members::Listpack(members) => members.len(),
+            Members::Hashtable(members) => members.len(),
         }
     }
 
@@ -73,7 +78,8 @@ impl Set {
         size_class(size_of::<Set>())
             + match &self.members {
                 Members::Integers(integers) => integers.buffer_bytes(),
-                Members::Listpack(members) | Members::Hashtable(members) => members.allocated_bytes(),
+                Members::Listpack(members) => members.allocated_bytes(),
+                Members::Hashtable(members) => size_class(size_of::<Partitions<Member>>()) + members.allocated_bytes(),
             }
     }
 
@@ -99,18 +105,20 @@ impl Set {
         }
     }
 
-    /// Whether it is a member ([SISMEMBER](https://redis.io/docs/latest/commands/sismember/)). O(log members).
+    /// Whether it is a member ([SISMEMBER](https://redis.io/docs/latest/commands/sismember/)). O(log members), or O(members of a
+    /// listpack).
     pub fn contains(&self, member: &[u8]) -> bool {
         match &self.members {
             Members::Integers(integers) => {
                 parse_integer(member).is_some_and(|integer| integers.binary_search(&integer).is_ok())
             }
-            Members::Listpack(members) | Members::Hashtable(members) => members.find(member).found(),
+            Members::Listpack(members) => members.find(member).is_some(),
+            Members::Hashtable(members) => members.find(member).found(),
         }
     }
 
-    /// Adds a member, and says whether it is new ([SADD](https://redis.io/docs/latest/commands/sadd/)). O(log members), and once, when
-    /// it outgrows a small set, O(that).
+    /// Adds a member, and says whether it is new ([SADD](https://redis.io/docs/latest/commands/sadd/)). O(log members), or O(members of
+    /// a small set), also once when it outgrows that.
     pub fn add(&mut self, member: &[u8]) -> bool {
         match &mut self.members {
             Members::Integers(integers) => match parse_integer(member) {
@@ -126,22 +134,31 @@ impl Set {
                     return true;
                 }
                 None if fits_listpack(integers.len(), member) => {
-                    self.members = Members::Listpack(self.take_members());
+                    let mut listpack = Listpack::default();
+                    integers
+                        .iter()
+                        .for_each(|&integer| listpack.push([&Text::integer(integer)]));
+                    listpack.push([member]);
+                    self.members = Members::Listpack(listpack);
+                    return true;
                 }
                 None => self.become_hashtable(),
             },
             Members::Listpack(members) => {
-                if members.find(member).found() {
+                if members.find(member).is_some() {
                     return false;
                 }
-                if !fits_listpack(members.len(), member) {
-                    self.become_hashtable();
+                if fits_listpack(members.len(), member) {
+                    members.push([member]);
+                    return true;
                 }
+                self.become_hashtable();
             }
             Members::Hashtable(_) => {}
         }
-        let (Members::Listpack(members) | Members::Hashtable(members)) = &mut self.members else {
-            return false;
+        // It is, after the lines above.
+        let Members::Hashtable(members) = &mut self.members else {
+            unreachable!()
         };
         let spot = members.find(member);
         if spot.found() {
@@ -151,7 +168,8 @@ impl Set {
         true
     }
 
-    /// Removes a member, and says whether it was there ([SREM](https://redis.io/docs/latest/commands/srem/)). O(log members).
+    /// Removes a member, and says whether it was there ([SREM](https://redis.io/docs/latest/commands/srem/)). O(log members), or O(members of a
+    /// listpack).
     pub fn remove(&mut self, member: &[u8]) -> bool {
         match &mut self.members {
             Members::Integers(integers) => {
@@ -161,20 +179,33 @@ impl Set {
                 integers.give_back();
                 true
             }
-            Members::Listpack(members) => members.remove(members.find(member), true).is_some(),
-            Members::Hashtable(members) => members.remove(members.find(member), false).is_some(),
+            Members::Listpack(members) => {
+                let Some((record, _)) = members.find(member) else {
+                    return false;
+                };
+                members.remove(record);
+                true
+            }
+            Members::Hashtable(members) => members.remove(members.find(member)).is_some(),
         }
     }
 
     /// All members. The iterator takes O(1) a step; nothing bounds how many there are.
     pub fn iter(&self) -> impl Iterator<Item = Text<'_>> {
-        let (integers, members) = match &self.members {
-            Members::Integers(integers) => (&integers[..], None),
-            Members::Listpack(members) | Members::Hashtable(members) => (&[][..], Some(members)),
+        let (integers, listpack, hashtable) = match &self.members {
+            Members::Integers(integers) => (&integers[..], None, None),
+            Members::Listpack(members) => (&[][..], Some(members), None),
+            Members::Hashtable(members) => (&[][..], None, Some(members)),
         };
-        let members = members.into_iter().flat_map(Partitions::iter);
         let integers = integers.iter().map(|&integer| Text::integer(integer));
-        integers.chain(members.map(|member| Text::bytes(&member.0)))
+        let listpack = listpack
+            .into_iter()
+            .flat_map(Listpack::iter)
+            .map(|[member]| Text::bytes(member));
+        let hashtable = hashtable.into_iter().flat_map(|members| members.iter());
+        integers
+            .chain(listpack)
+            .chain(hashtable.map(|member| Text::bytes(&member.0)))
     }
 
     /// One step of [SSCAN](https://redis.io/docs/latest/commands/sscan/), as [`crate::Hash::scan`]; an intset comes whole too. It is
@@ -189,13 +220,13 @@ impl Set {
         }
     }
 
-    /// The member of that rank in the order of [`Set::iter`]: for the ranks of a [`Sample`]. O(partitions).
+    /// The member of that rank in the order of [`Set::iter`]: for the ranks of a [`Sample`]. O(partitions), or O(members of a
+    /// listpack).
     pub fn nth(&self, rank: usize) -> Option<Text<'_>> {
         match &self.members {
             Members::Integers(integers) => integers.get(rank).map(|&integer| Text::integer(integer)),
-            Members::Listpack(members) | Members::Hashtable(members) => {
-                members.nth(rank).map(|member| Text::bytes(&member.0))
-            }
+            Members::Listpack(members) => members.nth(rank).map(|[member]| Text::bytes(member)),
+            Members::Hashtable(members) => members.nth(rank).map(|member| Text::bytes(&member.0)),
         }
     }
 
@@ -213,16 +244,12 @@ impl Set {
     /// Takes out a random member, each equally often: a step of [SPOP](https://redis.io/docs/latest/commands/spop/). O(partitions).
     pub fn pop(&mut self, random: u64) -> Option<Vec<u8>> {
         let rank = below(self.len(), random);
-        let (members, ordered) = match &mut self.members {
-            Members::Integers(integers) => {
-                let integer = (rank < integers.len()).then(|| integers.remove(rank))?;
-                integers.give_back();
-                return Some(Text::integer(integer).to_vec());
-            }
-            Members::Listpack(members) => (members, true),
-            Members::Hashtable(members) => (members, false),
-        };
-        Some(members.remove(members.spot_of_rank(rank), ordered)?.0.to_vec())
+        if let Members::Hashtable(members) = &mut self.members {
+            return Some(members.remove(members.spot_of_rank(rank))?.0.to_vec());
+        }
+        let member = self.nth(rank)?.to_vec();
+        self.remove(&member);
+        Some(member)
     }
 
     /// Makes an intset of it if all members are integers and few enough, as Redis does with the results of SINTERSTORE and its like.
@@ -248,42 +275,41 @@ impl Set {
         if members.len() > LISTPACK_ENTRIES_MAX || !members.iter().all(fits) {
             return;
         }
-        self.members = Members::Listpack(self.take_members());
+        let mut listpack = Listpack::default();
+        members.iter().for_each(|member| listpack.push([&member.0]));
+        self.members = Members::Listpack(listpack);
     }
 
     /// See [`crate::Value::drop_some`].
     #[must_use = "until it says true, there is more to drop"]
     pub fn drop_some(&mut self, elements: usize) -> bool {
-        match &mut self.members {
-            Members::Integers(_) => true,
-            Members::Listpack(members) | Members::Hashtable(members) => members.drop_some(elements),
+        let done = match &mut self.members {
+            Members::Integers(_) | Members::Listpack(_) => true,
+            Members::Hashtable(members) => members.drop_some(elements),
+        };
+        if done {
+            self.members = Members::Listpack(Listpack::default());
         }
+        done
     }
 
     fn become_hashtable(&mut self) {
-        self.members = Members::Hashtable(self.take_members());
-    }
-
-    /// The members, as what a listpack or a hashtable has; nothing is left.
-    fn take_members(&mut self) -> Partitions<Member> {
-        match std::mem::replace(&mut self.members, Members::Integers(Vec::new())) {
-            Members::Listpack(members) | Members::Hashtable(members) => members,
-            Members::Integers(integers) => {
-                let mut members = Partitions::new(self.seed);
-                for integer in integers {
-                    let member = Text::integer(integer);
-                    members.push(members.find(&member), Member::new(&member));
-                }
-                members
-            }
+        if let Members::Hashtable(_) = self.members {
+            return;
         }
+        let mut members = Box::new(Partitions::new(self.seed));
+        for member in self.iter() {
+            members.push(members.find(&member), Member::new(&member));
+        }
+        self.members = Members::Hashtable(members);
     }
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
         match &self.members {
             Members::Integers(integers) => assert!(integers.is_sorted() && integers.len() <= INTSET_ENTRIES_MAX),
-            Members::Listpack(members) | Members::Hashtable(members) => members.check(),
+            Members::Listpack(members) => assert!(members.len() <= LISTPACK_ENTRIES_MAX),
+            Members::Hashtable(members) => members.check(),
         }
     }
 }

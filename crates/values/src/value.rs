@@ -3,7 +3,9 @@
 use crate::{Encoding, Hash, List, Set, SortedSet, StringValue};
 
 /// What a key of a Redis database can hold.
-#[derive(Debug)]
+///
+/// Cloning one is O(elements) and happens at once: ask [`Value::elements`] first, and copy a large one in steps, by scanning it.
+#[derive(Clone, Debug)]
 pub enum Value {
     /// See [`StringValue`].
     String(Box<StringValue>),
@@ -11,7 +13,7 @@ pub enum Value {
     List(Box<List>),
     /// See [`Set`].
     Set(Box<Set>),
-    /// See [`Hash`].
+    /// See [`struct@Hash`].
     Hash(Box<Hash>),
     /// See [`SortedSet`].
     SortedSet(Box<SortedSet>),

@@ -16,6 +16,7 @@ pub use search::{PositionSearch, Removal};
 const DEQUE_ELEMENTS: usize = if cfg!(test) { 16 } else { 512 };
 
 /// A [list](https://redis.io/docs/latest/develop/data-types/lists/): deques of up to 512 elements, one after the other.
+#[derive(Clone)]
 pub struct List {
     deques: Sequence<Deque>,
     /// What all elements would take in one listpack.
@@ -32,7 +33,7 @@ pub enum End {
     Right,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Deque {
     elements: VecDeque<Owned>,
     heap_bytes: usize,

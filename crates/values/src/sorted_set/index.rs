@@ -1,5 +1,6 @@
 //! Members in the order of their scores, then of their bytes.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::score::Score;
@@ -43,6 +44,8 @@ impl Keyed for Scored {
 #[derive(Default)]
 struct Run {
     entries: Vec<Scored>,
+    /// The score of the first: runs are found without looking into them, mostly.
+    first: Score,
     heap_bytes: usize,
 }
 
@@ -60,6 +63,20 @@ impl Chunk for Run {
     }
 }
 
+impl Clone for Run {
+    /// Shares no member with this one: each pays for its own.
+    fn clone(&self) -> Run {
+        let copy = |entry: &Scored| Scored {
+            score: entry.score,
+            member: Shared::new(&entry.member),
+        };
+        Run {
+            entries: self.entries.iter().map(copy).collect(),
+            ..*self
+        }
+    }
+}
+
 impl Run {
     fn of(entry: Scored) -> Run {
         let mut run = Run::default();
@@ -71,6 +88,19 @@ impl Run {
         self.heap_bytes += entry.member.heap_bytes();
         self.entries.make_room();
         self.entries.insert(at, entry);
+        self.note_first();
+    }
+
+    fn note_first(&mut self) {
+        self.first = self.entries.first().map_or_else(Score::default, |entry| entry.score);
+    }
+
+    /// Whether that place is not before the first member.
+    fn starts_by(&self, score: Score, member: &[u8]) -> bool {
+        match self.first.cmp(&score) {
+            Ordering::Equal => self.entries.first().is_some_and(|first| *first.member <= *member),
+            order => order == Ordering::Less,
+        }
     }
 
     fn remove(&mut self, range: Range<usize>, show: &mut dyn FnMut(Scored)) {
@@ -79,6 +109,7 @@ impl Run {
             show(entry);
         }
         self.entries.give_back();
+        self.note_first();
     }
 
     fn split_off(&mut self, at: usize) -> Run {
@@ -86,17 +117,25 @@ impl Run {
         let heap_bytes = entries.iter().map(|entry| entry.member.heap_bytes()).sum();
         self.heap_bytes -= heap_bytes;
         self.entries.give_back();
-        Run { entries, heap_bytes }
+        let mut upper = Run {
+            entries,
+            heap_bytes,
+            ..Run::default()
+        };
+        upper.note_first();
+        upper
     }
 
     fn join(&mut self, next: Run) {
         self.entries.reserve_exact(next.entries.len());
         self.entries.extend(next.entries);
         self.heap_bytes += next.heap_bytes;
+        self.note_first();
     }
 }
 
 /// The members of a sorted set in order: runs of up to 512, as the `SortedList` of Python's sortedcontainers.
+#[derive(Clone)]
 pub(super) struct Index {
     runs: Sequence<Run>,
 }
@@ -119,11 +158,7 @@ impl Index {
 
     /// The last run whose first member is not after `(score, member)`.
     fn run_of(&self, score: Score, member: &[u8]) -> At {
-        self.runs.last_where(|run| {
-            run.entries
-                .first()
-                .is_some_and(|first| first.order() <= (score, member))
-        })
+        self.runs.last_where(|run| run.starts_by(score, member))
     }
 
     pub(super) fn insert(&mut self, entry: Scored) {
@@ -192,10 +227,28 @@ impl Index {
         }
     }
 
-    /// How many members come before the first that does not `precede`, as all after it must not either.
-    pub(super) fn rank_where(&self, precedes: impl Fn(&Scored) -> bool) -> usize {
-        let at = self.runs.last_where(|run| run.entries.first().is_some_and(&precedes));
-        self.runs.rank_of(at) + self.runs.chunk(at).entries.partition_point(precedes)
+    /// How many members come before the first whose score does not `precede`, as none after it may either.
+    pub(super) fn rank_by_score(&self, precedes: impl Fn(Score) -> bool) -> usize {
+        let at = self.runs.last_where(|run| precedes(run.first));
+        self.runs.rank_of(at)
+            + self
+                .runs
+                .chunk(at)
+                .entries
+                .partition_point(|entry| precedes(entry.score))
+    }
+
+    /// How many members come before the first that does not `precede`, as none after it may either.
+    pub(super) fn rank_by_member(&self, precedes: impl Fn(&[u8]) -> bool) -> usize {
+        let at = self
+            .runs
+            .last_where(|run| run.entries.first().is_some_and(|first| precedes(&first.member)));
+        self.runs.rank_of(at)
+            + self
+                .runs
+                .chunk(at)
+                .entries
+                .partition_point(|entry| precedes(&entry.member))
     }
 
     /// How many members come before that one, which is there.
@@ -237,6 +290,7 @@ impl Index {
         assert!(all.windows(2).all(|pair| pair[0].order() < pair[1].order()));
         assert!(self.runs.chunks_from(At::FIRST).all(|run| {
             run.len() <= RUN_MEMBERS
+                && run.entries.first().is_none_or(|first| first.score == run.first)
                 && run.heap_bytes == run.entries.iter().map(|entry| entry.member.heap_bytes()).sum::<usize>()
         }));
     }

@@ -27,6 +27,21 @@ pub struct SortedSet {
     seed: HashSeed,
 }
 
+impl Clone for SortedSet {
+    /// O(members).
+    fn clone(&self) -> SortedSet {
+        let mut copy = SortedSet {
+            index: self.index.clone(),
+            map: None,
+            seed: self.seed,
+        };
+        if self.map.is_some() {
+            copy.become_large();
+        }
+        copy
+    }
+}
+
 /// What [`SortedSet::insert`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
@@ -73,10 +88,10 @@ impl SortedSet {
         }
     }
 
-    /// Says that a command is about to add so many members, the longest of so many bytes if the set is new, else 0: Redis makes a
+    /// Says that a command is about to add so many members, the first of so many bytes if the set is new, else 0: Redis makes a
     /// skiplist of it beforehand if that is too much, whether or not they are different. O(a small set).
-    pub fn expect(&mut self, members: usize, longest_bytes: usize) {
-        if members > LISTPACK_ENTRIES_MAX || longest_bytes > LISTPACK_ELEMENT_BYTES_MAX {
+    pub fn expect(&mut self, members: usize, first_bytes: usize) {
+        if members > LISTPACK_ENTRIES_MAX || first_bytes > LISTPACK_ELEMENT_BYTES_MAX {
             self.become_large();
         }
     }
@@ -130,7 +145,7 @@ impl SortedSet {
     /// Removes a member, and gives its score ([ZREM](https://redis.io/docs/latest/commands/zrem/)). O(runs).
     pub fn remove(&mut self, member: &[u8]) -> Option<Score> {
         let score = match &mut self.map {
-            Some(map) => map.remove(map.find(member), false)?.score,
+            Some(map) => map.remove(map.find(member))?.score,
             None => self.score(member)?,
         };
         self.index.remove(score, member);
@@ -145,16 +160,16 @@ impl SortedSet {
 
     /// The ranks of the members with those scores: its length is [ZCOUNT](https://redis.io/docs/latest/commands/zcount/). O(runs).
     pub fn score_range(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
-        let start = self.index.rank_where(|entry| min.starts_after(entry.score));
-        let end = self.index.rank_where(|entry| max.ends_after(entry.score));
+        let start = self.index.rank_by_score(|score| min.starts_after(score));
+        let end = self.index.rank_by_score(|score| max.ends_after(score));
         start..end.max(start)
     }
 
     /// The ranks of those members, if all scores are the same; else some range, as in Redis. Its length is
     /// [ZLEXCOUNT](https://redis.io/docs/latest/commands/zlexcount/). O(runs).
     pub fn lex_range(&self, min: LexBound, max: LexBound) -> Range<usize> {
-        let start = self.index.rank_where(|entry| min.starts_after(&entry.member));
-        let end = self.index.rank_where(|entry| max.ends_after(&entry.member));
+        let start = self.index.rank_by_member(|member| min.starts_after(member));
+        let end = self.index.rank_by_member(|member| max.ends_after(member));
         start..end.max(start)
     }
 
@@ -187,7 +202,7 @@ impl SortedSet {
         let map = &mut self.map;
         self.index.remove_ranks(start..end, &mut |entry| {
             if let Some(map) = map {
-                map.remove(map.find(&entry.member), false);
+                map.remove(map.find(&entry.member));
             }
         });
         len - self.len()

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 /// A score: any double but NaN. -0.0 and 0.0 are equal.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Score(f64);
 
 impl Score {

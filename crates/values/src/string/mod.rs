@@ -12,8 +12,10 @@ use crate::text::{Text, parse_integer};
 const DOUBLED_BYTES: usize = 1 << 20;
 
 /// A [string](https://redis.io/docs/latest/develop/data-types/strings/): an integer, or bytes in one buffer.
+#[derive(Clone)]
 pub struct StringValue(Content);
 
+#[derive(Clone)]
 enum Content {
     Integer(i64),
     /// As it was set.
@@ -108,10 +110,7 @@ impl StringValue {
             return self.len();
         }
         let end = offset + part.len();
-        let buffer = self.modify(|len| len.max(end));
-        if buffer.len() < end {
-            buffer.resize(end, 0);
-        }
+        let buffer = self.modify_up_to(end);
         buffer[offset..end].copy_from_slice(part);
         buffer.len()
     }
@@ -142,14 +141,24 @@ impl StringValue {
     /// ([SETBIT](https://redis.io/docs/latest/commands/setbit/)). As [`StringValue::set_range`]. The caller bounds `offset_bits`.
     pub fn set_bit(&mut self, offset_bits: usize, on: bool) -> bool {
         let byte = offset_bits / 8;
-        let buffer = self.modify(|len| len.max(byte + 1));
-        if buffer.len() <= byte {
-            buffer.resize(byte + 1, 0);
-        }
+        let buffer = self.modify_up_to(byte + 1);
         let mask = 0x80 >> (offset_bits % 8);
         let old = buffer[byte] & mask != 0;
         buffer[byte] = if on { buffer[byte] | mask } else { buffer[byte] & !mask };
         old
+    }
+
+    /// The bytes for modification, with zeros up to that length at least.
+    fn modify_up_to(&mut self, len: usize) -> &mut Vec<u8> {
+        let buffer = self.modify(|old| if old == 0 { 0 } else { old.max(len) });
+        if buffer.is_empty() {
+            // Zeroed by the allocator, which need not touch much of it.
+            *buffer = vec![0; size_class(len)];
+            buffer.truncate(len);
+        } else if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        buffer
     }
 
     /// The bytes for modification, with room for the length to come.

@@ -42,7 +42,7 @@ proptest! {
                         Some(old) => old.1 = value,
                         None => model.push((name, value)),
                     }
-                    large |= model.len() > 128;
+                    large |= model.len() > 512;
                 }
                 Step::Remove(name) => {
                     let at = model.iter().position(|(other, _)| *other == name);
@@ -75,6 +75,7 @@ proptest! {
 
 fn compare(hash: &Hash, model: &[(Vec<u8>, Vec<u8>)], large: bool) {
     hash.check();
+    hash.clone().check();
     let mut expected: Vec<(&[u8], &[u8])> = model.iter().map(|(name, value)| (&name[..], &value[..])).collect();
     let mut all: Vec<(&[u8], &[u8])> = hash.iter().collect();
     let by_rank: Vec<(&[u8], &[u8])> = (0..hash.len()).filter_map(|rank| hash.nth(rank)).collect();
@@ -91,7 +92,7 @@ fn compare(hash: &Hash, model: &[(Vec<u8>, Vec<u8>)], large: bool) {
 #[test]
 fn a_small_hash_keeps_its_order() {
     let mut hash = Hash::new(seed());
-    let names: Vec<String> = (0..128).rev().map(|number| format!("field {number}")).collect();
+    let names: Vec<String> = (0..512).rev().map(|number| format!("field {number}")).collect();
     names.iter().for_each(|name| assert!(hash.set(name.as_bytes(), b"1")));
     assert!(!hash.set(names[5].as_bytes(), b"2"));
     assert!(hash.remove(names[7].as_bytes()));
@@ -108,9 +109,9 @@ fn a_small_hash_keeps_its_order() {
 #[test]
 fn a_command_with_many_fields_makes_a_hashtable() {
     let mut hash = Hash::new(seed());
-    hash.expect(128);
+    hash.expect(512);
     assert_eq!(hash.encoding(), Encoding::Listpack);
-    hash.expect(129);
+    hash.expect(513);
     assert_eq!(hash.encoding(), Encoding::Hashtable);
 }
 

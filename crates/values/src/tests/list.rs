@@ -129,7 +129,7 @@ proptest! {
                 prop_assert_eq!(list.range(0..usize::MAX).collect::<Vec<_>>(), model.iter().map(|element| &element[..]).collect::<Vec<_>>());
             }
         }
-        list.check();
+        list.clone().check();
         let (start, stop) = (range.0 % (model.len() + 2), range.1 % (model.len() + 2));
         let expected: Vec<&[u8]> = model.iter().take(stop).skip(start).map(|element| &element[..]).collect();
         prop_assert_eq!(list.range(start..stop).collect::<Vec<_>>(), expected);

@@ -57,6 +57,7 @@ fn check_against_model(steps: Vec<Step>) {
 
 fn compare(set: &Set, model: &BTreeSet<Vec<u8>>) {
     set.check();
+    set.clone().check();
     let members: Vec<Vec<u8>> = set.iter().map(|member| member.to_vec()).collect();
     let by_rank: Vec<Vec<u8>> = (0..set.len())
         .filter_map(|rank| set.nth(rank))

@@ -76,6 +76,7 @@ fn run(set: &mut SortedSet, model: &mut Model, step: Step) {
 
 fn compare(set: &SortedSet, model: &Model) {
     set.check();
+    set.clone().check();
     let expected: Vec<(&[u8], Score)> = model.iter().map(|(score, member)| (&member[..], *score)).collect();
     assert_eq!(set.range(0..usize::MAX).collect::<Vec<_>>(), expected);
     for (rank, (member, score)) in expected.iter().enumerate() {
