@@ -227,7 +227,7 @@ fn built_in_policies_decide_alike_with_and_without_checks() {
             let run_on = |host: &mut tollgate_script::PolicyHost| {
                 let policy = host.policy(source.name.as_bytes()).unwrap();
                 let ids = all.map(|(limit, window_us)| {
-                    let burst = if source.name == "leaky_bucket" { 1 } else { limit };
+                    let burst = limit;
                     let params = tollgate_script::Params {
                         limit,
                         window_us,
@@ -304,7 +304,7 @@ fn a_denial_leaves_a_state_of_any_width_alone() {
         let mut batch = Batch::new();
         let now = 1_700_000_000_000_000;
         let state = batch.state(StateIn::NEW);
-        for (after_us, cost) in [(0, 10), (window_us as i64, 1)] {
+        for (after_us, cost) in [(0, 10), (window_us as i64 * 3 / 2, 1)] {
             batch.check(id, state, now + after_us, cost, false);
         }
         run(&mut host, &mut batch);
@@ -312,7 +312,7 @@ fn a_denial_leaves_a_state_of_any_width_alone() {
         assert_eq!(fields.len(), 3, "a count of the window before, too");
         batch.clear();
         let state = batch.state(stored(id, &fields));
-        let op = batch.check(id, state, now + window_us as i64, 10, false);
+        let op = batch.check(id, state, now + window_us as i64 * 3 / 2, 10, false);
         run(&mut host, &mut batch);
         assert!(!batch.outcome(op).unwrap().allowed);
         assert!(!batch.state_after(state).changed);
