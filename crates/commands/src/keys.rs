@@ -524,9 +524,12 @@ mod tests {
         }
         let refused =
             "-ERR the bucket is full again in 5000 ms and cannot expire sooner; DEL or RL.RESET resets it\r\n";
-        for seconds in ["4", "0", "-1", "-9223372036854775808"] {
+        for seconds in ["4", "0", "-1", "-9223372036854775"] {
             assert_eq!(shards.run(&format!("EXPIRE k {seconds}")), refused, "{seconds}");
         }
+        // As in Redis: it does not fit once it is in milliseconds.
+        let invalid = "-ERR invalid expire time in 'expire' command\r\n";
+        assert_eq!(shards.run("EXPIRE k -9223372036854775808"), invalid);
         assert_eq!(shards.run("PTTL k"), ":5000\r\n");
         assert_eq!(shards.run("PERSIST k"), ":0\r\n");
         assert_eq!(shards.run("EXPIRE k 60"), ":1\r\n");

@@ -187,9 +187,13 @@ pub(crate) fn getex(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mu
         _ => return Err(CommandError::Syntax),
     };
     let key = shard.data_key(env, request.arg(1))?;
-    // An error about the time comes even if there is no such key, but after one about its type.
-    shard.read::<StringValue>(env, &key)?;
-    let moment = option.flatten().map(|option| option.moment("getex")).transpose()?;
+    // Redis looks at the time only once it has found a string.
+    let found = shard.read::<StringValue>(env, &key)?.is_some();
+    let moment = option
+        .flatten()
+        .filter(|_| found)
+        .map(|option| option.moment("getex"))
+        .transpose()?;
     if write_string(shard, env, &key, out)? && option.is_some() {
         let expires = moment.map_or(Expiry::NEVER, |moment| moment.in_clock(shard, env, &key));
         shard.set_value_expiry(env, &key, expires);

@@ -192,7 +192,11 @@ fn built_in_policies_decide_alike_with_and_without_checks() {
         .enumerate()
     {
         let checked = support::source(&source.name, &format!("{}\n-- the same\n", source.text));
-        let limits = tollgate_script::PolicyLimits::default();
+        // What a busy machine takes its time for is not what this is about.
+        let limits = tollgate_script::PolicyLimits {
+            budget_us: 10_000_000,
+            ..tollgate_script::PolicyLimits::default()
+        };
         let mut hosts =
             [source.clone(), checked].map(|file| tollgate_script::PolicyHost::new(&[file], limits).unwrap());
         let trusted = hosts
@@ -285,7 +289,10 @@ fn built_in_policies_decide_alike_with_and_without_checks() {
 
 #[test]
 fn a_denial_leaves_a_state_of_any_width_alone() {
-    let limits = tollgate_script::PolicyLimits::default();
+    let limits = tollgate_script::PolicyLimits {
+        budget_us: 10_000_000,
+        ..tollgate_script::PolicyLimits::default()
+    };
     for comment in ["", "\n-- checked\n"] {
         let sources: Vec<_> = builtin_policies()
             .into_iter()

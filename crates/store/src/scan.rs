@@ -13,6 +13,9 @@ pub const SCAN_SLOTS_PER_STEP: usize = 1024;
 /// How many slots are tried for one that has an entry before the next in order is taken.
 const RANDOM_TRIES: u64 = 32;
 
+/// Entries looked at to find one that is a bucket, when memory is wanted.
+const SAMPLES_FOR_A_BUCKET: usize = 16;
+
 /// Bits of a cursor below the slot.
 const POSITION_BITS: u32 = 48;
 const POSITION_END: u64 = 1 << POSITION_BITS;
@@ -181,12 +184,13 @@ impl Store {
         Some(self.place_at(keyspace, local, page, spot))
     }
 
-    /// Looks for memory at `samples` random entries of all keyspaces. A page of one of them that can be smaller is made so: what
+    /// Looks for memory at `samples` random buckets of all keyspaces. A page of one of them that can be smaller is made so: what
     /// was dropped before has left room there, which comes free only now. Else one of the entries is to be dropped: that of the
     /// bucket which is nearest to being full, which is the cheapest to lose. `None` if no bucket was found.
     pub fn relieve(&mut self, random: u64, samples: usize) -> Option<Relief> {
         let mut cheapest: Option<(Expiry, Place)> = None;
-        for sample in 0..samples as u64 {
+        let mut buckets = 0;
+        for sample in 0..(samples * SAMPLES_FOR_A_BUCKET) as u64 {
             let place = self.sample(mix(random ^ mix(sample)))?;
             if self.compact_at(place) {
                 return Some(Relief::Compacted);
@@ -198,6 +202,10 @@ impl Store {
             let expiry = bucket.expiry;
             if cheapest.is_none_or(|(least, _)| expiry < least) {
                 cheapest = Some((expiry, place));
+            }
+            buckets += 1;
+            if buckets == samples {
+                break;
             }
         }
         cheapest.map(|(_, place)| Relief::Evict(place))
