@@ -11,7 +11,7 @@
 //! | type | while small | when large | find | change |
 //! |---|---|---|---|---|
 //! | [`struct@Hash`], [`Set`] | one packed buffer, in order of insertion; a set of integers sorted | partitions by ranges of a seeded hash, of up to 1,024 | O(log n); O(n) while small | the same, and at times one partition |
-//! | [`SortedSet`] | one sorted buffer | runs of up to 512 by score and member, and partitions by member | O(log n) by score, O(runs) by rank | O(runs) |
+//! | [`SortedSet`] | one packed buffer, in order | runs of up to 512 by score and member, and partitions by member | O(log n) by score, O(runs) by rank | O(runs) |
 //! | [`List`] | one deque | deques of up to 512 | O(1) at the ends, O(deques) elsewhere | the same |
 //! | [`StringValue`] | an integer or a buffer | one buffer | O(1) | O(bytes) |
 //!
@@ -19,8 +19,8 @@
 //!
 //! # Memory
 //!
-//! [`Value::bytes`] is what a value has allocated, in jemalloc's size classes, counted as it changes. A small hash or set takes one byte
-//! more than each string in it; elsewhere strings of up to 22 bytes are kept in place, in 24.
+//! [`Value::bytes`] is what a value has allocated, in jemalloc's size classes, counted as it changes. A small hash, set or sorted set
+//! takes one byte more than each string in it (and nine for a score); elsewhere strings of up to 22 bytes are kept in place, in 24.
 //!
 //! # Example
 //!

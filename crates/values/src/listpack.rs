@@ -1,4 +1,6 @@
-//! Small hashes and sets: all elements in one buffer.
+//! Small hashes, sets and sorted sets: all elements in one buffer.
+
+use std::ops::Range;
 
 use crate::allocation::size_class;
 use crate::encoding::LISTPACK_ELEMENT_BYTES_MAX;
@@ -6,7 +8,7 @@ use crate::encoding::LISTPACK_ELEMENT_BYTES_MAX;
 // The length before an element is one byte.
 const _: () = assert!(LISTPACK_ELEMENT_BYTES_MAX <= u8::MAX as usize);
 
-/// Records of `N` byte strings of up to 64 bytes, in the order in which they came; each string has its length before it. The first one
+/// Records of `N` byte strings of up to 64 bytes, in the order in which they were put; each string has its length before it. The first one
 /// of a record is its key, which is found by looking at each: O(records).
 #[derive(Clone, Default)]
 pub(crate) struct Listpack<const N: usize> {
@@ -65,6 +67,28 @@ impl<const N: usize> Listpack<N> {
             self.bytes.extend_from_slice(part);
         }
         self.records += 1;
+    }
+
+    /// Puts a record where that rank is. O(bytes).
+    pub(crate) fn insert(&mut self, rank: usize, record: [&[u8]; N]) {
+        let (at, end) = (self.offset_of(rank), self.bytes.len());
+        self.push(record);
+        let added = self.bytes.len() - end;
+        self.bytes[at..].rotate_right(added);
+    }
+
+    /// Takes out the records of those ranks, which are there. O(bytes).
+    pub(crate) fn remove_ranks(&mut self, ranks: Range<usize>) {
+        self.bytes.drain(self.offset_of(ranks.start)..self.offset_of(ranks.end));
+        self.records -= ranks.len() as u16;
+        self.give_back();
+    }
+
+    /// Where the record of that rank starts; the end, if there is none.
+    fn offset_of(&self, rank: usize) -> usize {
+        self.offsets()
+            .nth(rank)
+            .map_or(self.bytes.len(), |(offset, _)| offset.0)
     }
 
     /// Takes a record out; the others keep their order. O(bytes).

@@ -12,7 +12,7 @@ use crate::sequence::{At, Chunk, Sequence};
 /// Most members of a run.
 const RUN_MEMBERS: usize = if cfg!(test) { 16 } else { 512 };
 
-/// A member and its score. The map of a large set has another one of the same member.
+/// A member and its score. The map has another one of the same member.
 #[derive(Clone)]
 pub(super) struct Scored {
     pub(super) score: Score,
@@ -20,6 +20,11 @@ pub(super) struct Scored {
 }
 
 impl Scored {
+    pub(super) fn new(member: &[u8], score: Score) -> Scored {
+        let member = Shared::new(member);
+        Scored { score, member }
+    }
+
     fn order(&self) -> (Score, &[u8]) {
         (self.score, &self.member)
     }
@@ -60,20 +65,6 @@ impl Chunk for Run {
 
     fn truncate(&mut self, len: usize) {
         self.remove(len..self.entries.len(), &mut |_| {});
-    }
-}
-
-impl Clone for Run {
-    /// Shares no member with this one: each pays for its own.
-    fn clone(&self) -> Run {
-        let copy = |entry: &Scored| Scored {
-            score: entry.score,
-            member: Shared::new(&entry.member),
-        };
-        Run {
-            entries: self.entries.iter().map(copy).collect(),
-            ..*self
-        }
     }
 }
 
@@ -134,8 +125,7 @@ impl Run {
     }
 }
 
-/// The members of a sorted set in order: runs of up to 512, as the `SortedList` of Python's sortedcontainers.
-#[derive(Clone)]
+/// The members of a large sorted set in order: runs of up to 512, as the `SortedList` of Python's sortedcontainers.
 pub(super) struct Index {
     runs: Sequence<Run>,
 }

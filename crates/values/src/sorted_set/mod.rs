@@ -1,44 +1,46 @@
 //! Sorted sets: members in the order of their scores.
 
 mod index;
+mod large;
 mod score;
+mod small;
 
 use std::ops::Range;
 
 use crate::allocation::size_class;
 use crate::encoding::{Encoding, LISTPACK_ELEMENT_BYTES_MAX, LISTPACK_ENTRIES_MAX};
-use crate::packed::Shared;
-use crate::partitions::{Partitions, Spot};
 use crate::sample::{Sample, below};
 use crate::seed::HashSeed;
-use index::{Index, Scored};
+use index::Scored;
+use large::Large;
 pub use score::{LexBound, Score, ScoreBound};
+use small::Small;
 
 /// A [sorted set](https://redis.io/docs/latest/develop/data-types/sorted-sets/).
 ///
-/// A small one is one sorted buffer. A large one has its members in a map too, to find their scores: each of both keeps members of up to
-/// 22 bytes in place, which takes less than sharing them; longer ones are shared.
-///
-/// Ranges by rank, score or member are ranges of ranks: see [`SortedSet::score_range`].
+/// Ranges by rank, score or member are ranges of ranks: see [`SortedSet::score_range`]. What is said to be O(runs) or O(log members) is
+/// O(members) for a listpack.
 pub struct SortedSet {
-    index: Index,
-    /// Nothing while it is a listpack: so few members are looked through.
-    map: Option<Box<Partitions<Scored>>>,
+    members: Members,
     seed: HashSeed,
+}
+
+enum Members {
+    Listpack(Small),
+    Skiplist(Box<Large>),
 }
 
 impl Clone for SortedSet {
     /// O(members).
     fn clone(&self) -> SortedSet {
-        let mut copy = SortedSet {
-            index: self.index.clone(),
-            map: None,
-            seed: self.seed,
+        let members = match &self.members {
+            Members::Listpack(small) => Members::Listpack(small.clone()),
+            Members::Skiplist(large) => Members::Skiplist(Box::new(large.copy(self.seed))),
         };
-        if self.map.is_some() {
-            copy.become_large();
+        SortedSet {
+            members,
+            seed: self.seed,
         }
-        copy
     }
 }
 
@@ -57,15 +59,17 @@ impl SortedSet {
     /// Without members. Redis has no such value: give it some.
     pub fn new(seed: HashSeed) -> SortedSet {
         SortedSet {
-            index: Index::new(),
-            map: None,
+            members: Members::Listpack(Small::default()),
             seed,
         }
     }
 
     /// How many members. O(1).
     pub fn len(&self) -> usize {
-        self.index.len()
+        match &self.members {
+            Members::Listpack(small) => small.len(),
+            Members::Skiplist(large) => large.index.len(),
+        }
     }
 
     /// Whether it has no member. O(1).
@@ -75,16 +79,18 @@ impl SortedSet {
 
     /// Bytes allocated, with the box it is in. O(1).
     pub fn bytes(&self) -> usize {
-        let map_bytes = |map: &Partitions<Scored>| size_class(size_of::<Partitions<Scored>>()) + map.allocated_bytes();
-        size_class(size_of::<SortedSet>()) + self.index.allocated_bytes() + self.map.as_deref().map_or(0, map_bytes)
+        size_class(size_of::<SortedSet>())
+            + match &self.members {
+                Members::Listpack(small) => small.allocated_bytes(),
+                Members::Skiplist(large) => large.bytes(),
+            }
     }
 
     /// A listpack up to 128 members and 64 bytes, else a skiplist, and never back, but by [`SortedSet::compact`]. O(1).
     pub fn encoding(&self) -> Encoding {
-        if self.map.is_some() {
-            Encoding::Skiplist
-        } else {
-            Encoding::Listpack
+        match &self.members {
+            Members::Listpack(_) => Encoding::Listpack,
+            Members::Skiplist(_) => Encoding::Skiplist,
         }
     }
 
@@ -98,97 +104,110 @@ impl SortedSet {
 
     /// The score of a member ([ZSCORE](https://redis.io/docs/latest/commands/zscore/)). O(log members).
     pub fn score(&self, member: &[u8]) -> Option<Score> {
-        match &self.map {
-            Some(map) => map.get(member),
-            None => self.index.iter_from(0).find(|entry| *entry.member == *member),
+        match &self.members {
+            Members::Listpack(small) => small.score(member),
+            Members::Skiplist(large) => large.score(member),
         }
-        .map(|entry| entry.score)
     }
 
     /// Adds a member or gives it another score ([ZADD](https://redis.io/docs/latest/commands/zadd/)). O(runs), which moves at most a
     /// run, splits one and joins two.
     pub fn insert(&mut self, member: &[u8], score: Score) -> Inserted {
-        let spot = self.map.as_deref().map(|map| map.find(member));
-        let old = match (spot, &self.map) {
-            (Some(spot), Some(map)) => map.entry(spot).map(|entry| entry.score),
-            _ => self.score(member),
-        };
-        if old == Some(score) {
-            return Inserted::Unchanged;
-        }
-        if let Some(old) = old {
-            let Some(mut entry) = self.index.remove(old, member) else {
-                unreachable!("the index has every member")
-            };
-            entry.score = score;
-            self.index.insert(entry);
-            if let (Some(map), Some(spot)) = (&mut self.map, spot) {
-                map.edit(spot, |entry| entry.score = score);
+        let old = match &mut self.members {
+            Members::Skiplist(large) => large.insert(member, score),
+            Members::Listpack(small) => {
+                let old = small.score(member);
+                let fits = small.len() < LISTPACK_ENTRIES_MAX && member.len() <= LISTPACK_ELEMENT_BYTES_MAX;
+                if old.is_none() && !fits {
+                    self.become_large().insert(member, score);
+                } else if old != Some(score) {
+                    small.remove(member);
+                    small.insert(member, score);
+                }
+                old
             }
-            return Inserted::Updated;
+        };
+        match old {
+            None => Inserted::Added,
+            Some(old) if old == score => Inserted::Unchanged,
+            Some(_) => Inserted::Updated,
         }
-        let fits = self.len() < LISTPACK_ENTRIES_MAX && member.len() <= LISTPACK_ELEMENT_BYTES_MAX;
-        if self.map.is_none() && !fits {
-            self.become_large();
-        }
-        let member = Shared::new(member);
-        let entry = Scored { score, member };
-        if let Some(map) = &mut self.map {
-            // A map that has just been made has not been asked.
-            let spot = spot.unwrap_or_else(|| map.find(&entry.member));
-            map.push(spot, entry.clone());
-        }
-        self.index.insert(entry);
-        Inserted::Added
     }
 
     /// Removes a member, and gives its score ([ZREM](https://redis.io/docs/latest/commands/zrem/)). O(runs).
     pub fn remove(&mut self, member: &[u8]) -> Option<Score> {
-        let score = match &mut self.map {
-            Some(map) => map.remove(map.find(member))?.score,
-            None => self.score(member)?,
-        };
-        self.index.remove(score, member);
-        Some(score)
+        match &mut self.members {
+            Members::Listpack(small) => small.remove(member),
+            Members::Skiplist(large) => large.remove(member),
+        }
     }
 
     /// How many members come before that one ([ZRANK](https://redis.io/docs/latest/commands/zrank/)); ZREVRANK is what is left of
     /// [`SortedSet::len`] minus 1. O(runs).
     pub fn rank(&self, member: &[u8]) -> Option<usize> {
-        Some(self.index.rank(self.score(member)?, member))
+        match &self.members {
+            Members::Listpack(small) => small.iter().position(|(other, _)| other == member),
+            Members::Skiplist(large) => Some(large.index.rank(large.score(member)?, member)),
+        }
     }
 
     /// The ranks of the members with those scores: its length is [ZCOUNT](https://redis.io/docs/latest/commands/zcount/). O(runs).
     pub fn score_range(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
-        let start = self.index.rank_by_score(|score| min.starts_after(score));
-        let end = self.index.rank_by_score(|score| max.ends_after(score));
-        start..end.max(start)
+        let rank = |precedes: &dyn Fn(Score) -> bool| match &self.members {
+            Members::Listpack(small) => small.rank_where(|(_, score)| precedes(score)),
+            Members::Skiplist(large) => large.index.rank_by_score(precedes),
+        };
+        let start = rank(&|score| min.starts_after(score));
+        start..rank(&|score| max.ends_after(score)).max(start)
     }
 
     /// The ranks of those members, if all scores are the same; else some range, as in Redis. Its length is
     /// [ZLEXCOUNT](https://redis.io/docs/latest/commands/zlexcount/). O(runs).
     pub fn lex_range(&self, min: LexBound, max: LexBound) -> Range<usize> {
-        let start = self.index.rank_by_member(|member| min.starts_after(member));
-        let end = self.index.rank_by_member(|member| max.ends_after(member));
-        start..end.max(start)
+        let rank = |precedes: &dyn Fn(&[u8]) -> bool| match &self.members {
+            Members::Listpack(small) => small.rank_where(|(member, _)| precedes(member)),
+            Members::Skiplist(large) => large.index.rank_by_member(precedes),
+        };
+        let start = rank(&|member| min.starts_after(member));
+        start..rank(&|member| max.ends_after(member)).max(start)
     }
 
     /// The members of those ranks, from the lowest. O(runs) to start, then O(1) a step.
     pub fn range(&self, ranks: Range<usize>) -> impl Iterator<Item = (&[u8], Score)> {
         let start = ranks.start.min(self.len());
-        self.index.iter_from(start).take(ranks.len()).map(Scored::pair)
+        let (small, large) = self.parts();
+        let small = small.map(|small| small.iter().skip(start));
+        let large = large.map(|large| large.index.iter_from(start).map(Scored::pair));
+        small
+            .into_iter()
+            .flatten()
+            .chain(large.into_iter().flatten())
+            .take(ranks.len())
     }
 
     /// The members of those ranks, from the highest. O(runs) to start, then O(1) a step.
     pub fn range_back(&self, ranks: Range<usize>) -> impl Iterator<Item = (&[u8], Score)> {
         let end = ranks.end.min(self.len());
         let len = end.saturating_sub(ranks.start);
-        self.index.iter_back_from(end).take(len).map(Scored::pair)
+        let (small, large) = self.parts();
+        let small = small.map(|small| small.iter().take(end).collect::<Vec<_>>().into_iter().rev());
+        let large = large.map(|large| large.index.iter_back_from(end).map(Scored::pair));
+        small.into_iter().flatten().chain(large.into_iter().flatten()).take(len)
+    }
+
+    fn parts(&self) -> (Option<&Small>, Option<&Large>) {
+        match &self.members {
+            Members::Listpack(small) => (Some(small), None),
+            Members::Skiplist(large) => (None, Some(large)),
+        }
     }
 
     /// The member of that rank: for the ranks of a [`Sample`] too. O(runs).
     pub fn nth(&self, rank: usize) -> Option<(&[u8], Score)> {
-        self.index.nth(rank.min(self.len())).map(Scored::pair)
+        match &self.members {
+            Members::Listpack(small) => small.nth(rank),
+            Members::Skiplist(large) => large.index.nth(rank.min(self.len())).map(Scored::pair),
+        }
     }
 
     /// Removes the first members of those ranks, `budget` at most, and says how many: a step of
@@ -199,12 +218,10 @@ impl SortedSet {
         let len = self.len();
         let start = ranks.start.min(len);
         let end = ranks.end.clamp(start, len).min(start.saturating_add(budget));
-        let map = &mut self.map;
-        self.index.remove_ranks(start..end, &mut |entry| {
-            if let Some(map) = map {
-                map.remove(map.find(&entry.member));
-            }
-        });
+        match &mut self.members {
+            Members::Listpack(small) => small.remove_ranks(start..end),
+            Members::Skiplist(large) => large.remove_ranks(start..end),
+        }
         len - self.len()
     }
 
@@ -239,65 +256,63 @@ impl SortedSet {
     /// One step of [ZSCAN](https://redis.io/docs/latest/commands/zscan/), as [`crate::Hash::scan`]; a listpack comes in the order of
     /// its scores. O(count + one partition).
     pub fn scan<'a>(&'a self, cursor: u64, count: usize, show: &mut dyn FnMut(&'a [u8], Score)) -> u64 {
-        let mut show = |entry: &'a Scored| show(&entry.member, entry.score);
-        match &self.map {
-            Some(map) => map.scan(cursor, count, &mut show),
-            None => {
-                self.index.iter_from(0).for_each(show);
+        match &self.members {
+            Members::Listpack(small) => {
+                small.iter().for_each(|(member, score)| show(member, score));
                 0
             }
+            Members::Skiplist(large) => large.scan(cursor, count, &mut |entry| show(&entry.member, entry.score)),
         }
     }
 
     /// Makes a listpack of it if it is small enough, as Redis does with the results of ZUNIONSTORE, ZRANGESTORE and their like.
     /// O(128).
     pub fn compact(&mut self) {
+        let Members::Skiplist(large) = &self.members else {
+            return;
+        };
         let fits = |entry: &Scored| entry.member.len() <= LISTPACK_ELEMENT_BYTES_MAX;
-        if self.len() <= LISTPACK_ENTRIES_MAX && self.index.iter_from(0).all(fits) {
-            self.map = None;
+        if self.len() <= LISTPACK_ENTRIES_MAX && large.index.iter_from(0).all(fits) {
+            let mut small = Small::default();
+            large
+                .index
+                .iter_from(0)
+                .for_each(|entry| small.insert(&entry.member, entry.score));
+            self.members = Members::Listpack(small);
         }
     }
 
     /// See [`crate::Value::drop_some`].
     #[must_use = "until it says true, there is more to drop"]
     pub fn drop_some(&mut self, elements: usize) -> bool {
-        // The index last: it accounts for what both share.
-        match &mut self.map {
-            Some(map) => {
-                if map.drop_some(elements) {
-                    self.map = None;
-                }
-                false
-            }
-            None => self.index.drop_some(elements),
+        let done = match &mut self.members {
+            Members::Listpack(_) => true,
+            Members::Skiplist(large) => large.drop_some(elements),
+        };
+        if done {
+            self.members = Members::Listpack(Small::default());
         }
+        done
     }
 
-    fn become_large(&mut self) {
-        if self.map.is_some() {
-            return;
+    fn become_large(&mut self) -> &mut Large {
+        if let Members::Listpack(small) = &self.members {
+            self.members = Members::Skiplist(Box::new(Large::from_small(self.seed, small)));
         }
-        let mut map = Box::new(Partitions::new(self.seed));
-        for entry in self.index.iter_from(0) {
-            let spot: Spot = map.find(&entry.member);
-            map.push(spot, entry.clone());
-        }
-        self.map = Some(map);
+        // It is, after the lines above.
+        let Members::Skiplist(large) = &mut self.members else {
+            unreachable!()
+        };
+        large
     }
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        self.index.check();
-        if let Some(map) = &self.map {
-            map.check();
-            assert_eq!(map.len(), self.len());
-            for entry in self.index.iter_from(0) {
-                let mapped = map.get(&entry.member).expect("the map has every member");
-                assert_eq!(mapped.score, entry.score);
-            }
-        } else {
-            assert!(self.len() <= LISTPACK_ENTRIES_MAX);
+        match &self.members {
+            Members::Listpack(small) => small.check(),
+            Members::Skiplist(large) => large.check(),
         }
+        assert!(self.encoding() == Encoding::Skiplist || self.len() <= LISTPACK_ENTRIES_MAX);
     }
 }
 
