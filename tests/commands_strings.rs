@@ -64,7 +64,7 @@ const SECONDS: &[&str] = &[
 const UNIX_SECONDS: &[&str] = &["0", "-1", "1", "4102444800", "4102444801", "x", "9223372036854775807"];
 const CONDITIONS: &[&str] = &["NX", "XX", "GT", "LT", "nx", "gt"];
 
-/// A random command on one of a few keys.
+/// A random command on one of a few keys. The times are below the year 586,000, where the node's clock ends.
 fn command(draw: &mut Draw) -> Vec<&'static str> {
     let key = draw.of(&["a", "b", "{a}c", "d"]);
     let mut command = match draw.below(26) {
@@ -124,7 +124,7 @@ fn command(draw: &mut Draw) -> Vec<&'static str> {
         18 => vec![
             "PEXPIREAT",
             key,
-            draw.of(&["4102444800000", "4102444801000", "5", "-1", "c", "9223372036854775807"]),
+            draw.of(&["4102444800000", "4102444801000", "5", "-1", "c", "9000000000000000"]),
         ],
         19 => vec!["PERSIST", key],
         20 => vec!["TTL", key],
@@ -134,10 +134,16 @@ fn command(draw: &mut Draw) -> Vec<&'static str> {
         24 => vec!["EXISTS", key],
         _ => vec![draw.of(&["DEL", "UNLINK"]), key],
     };
-    if (15..19).contains(&draw.below(26)) && command[0].contains("EXPIRE") && !command[0].ends_with("TIME") {
-        command.push(draw.of(CONDITIONS));
+    if command[0].contains("EXPIRE") && !command[0].ends_with("TIME") && draw.below(3) == 0 {
+        // Whether a time from now on is later than another depends on when the two servers are asked.
+        let conditions = if command[0].ends_with("AT") {
+            CONDITIONS
+        } else {
+            &CONDITIONS[..2]
+        };
+        command.push(draw.of(conditions));
         if draw.below(4) == 0 {
-            command.push(draw.of(CONDITIONS));
+            command.push(draw.of(conditions));
         }
     }
     if draw.below(60) == 0 {

@@ -115,6 +115,7 @@ fn categories(spec: &Spec) -> Vec<&'static str> {
     if !matches!(spec.run, Run::Container) {
         match spec.group {
             "generic" => categories.push("keyspace"),
+            "string" => categories.push("string"),
             "connection" => categories.push("connection"),
             _ => {}
         }

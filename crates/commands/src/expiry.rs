@@ -23,11 +23,12 @@ impl Moment {
     /// In a slot's clock, which reads `clock_us` while Unix time is that plus `wall_offset_us`. A time that has passed is 0.
     pub(crate) fn at(self, clock_us: u64, wall_offset_us: i64) -> Expiry {
         let us = match self {
-            Moment::In(ms) => i128::from(clock_us) + i128::from(ms) * 1_000,
+            // From the millisecond that it is, as in Redis: two such times that are the same a moment apart mostly are the same.
+            Moment::In(ms) => i128::from(clock_us - clock_us % 1_000) + i128::from(ms) * 1_000,
             Moment::At(ms) => i128::from(ms) * 1_000 - i128::from(wall_offset_us),
         };
-        // Beyond the clock's range it is never, which is what it means.
-        Expiry::from_us(u64::try_from(us.max(0)).unwrap_or(u64::MAX))
+        // The clock counts to the year 586,000; a later time is that one.
+        Expiry::from_us(u64::try_from(us.max(0)).unwrap_or(u64::MAX).min(u64::MAX - 1))
     }
 }
 
@@ -62,29 +63,41 @@ impl ExpiryOption {
         })
     }
 
+    /// Whether the other is the same option, with whatever time.
+    pub(crate) fn is_same_option(&self, other: &Self) -> bool {
+        (self.seconds, self.absolute) == (other.seconds, other.absolute)
+    }
+
     /// The time, for an option that must name a positive one.
     ///
     /// # Errors
     /// Not an integer, not positive, or beyond what Redis takes.
-    pub(crate) fn moment(self, command: &'static str) -> Result<Moment, CommandError> {
+    pub(crate) fn moment(self, env: &Env, command: &'static str) -> Result<Moment, CommandError> {
         let number = self.number.ok_or(CommandError::NotAnInteger)?;
         if number <= 0 {
             return Err(invalid(command));
         }
-        moment(number, self.seconds, self.absolute, i64::MAX, command)
+        moment(env, number, self.seconds, self.absolute, command)
     }
 }
 
-/// A time from its number, which may be negative. `now_ms` is what a time from now on is added to; only its size matters here, and
-/// with `i64::MAX` any time that fits is taken.
+/// A time from its number, which may be negative.
+///
+/// # Errors
+/// As Unix time in milliseconds it does not fit 64 bits.
 pub(crate) fn moment(
+    env: &Env,
     number: i64,
     seconds: bool,
     absolute: bool,
-    longest_ms: i64,
     command: &'static str,
 ) -> Result<Moment, CommandError> {
     let unit = if seconds { 1_000 } else { 1 };
+    let longest_ms = match absolute {
+        true => i64::MAX,
+        // A clock is far from the end of its range.
+        false => i64::MAX - env.unix_ms_ceil(env.now_us, 0) as i64,
+    };
     let ms = number.checked_mul(unit).filter(|&ms| ms <= longest_ms);
     let ms = ms.ok_or_else(|| invalid(command))?;
     Ok(if absolute { Moment::At(ms) } else { Moment::In(ms) })
@@ -103,10 +116,11 @@ mod tests {
         // The clock reads 5 s while Unix time is 1005 s.
         let at = |moment: Moment| moment.at(5_000_000, 1_000_000_000);
         assert_eq!(at(Moment::In(1)), Expiry::from_us(5_001_000));
+        assert_eq!(Moment::In(1).at(5_000_999, 0), Expiry::from_us(5_001_000));
         assert_eq!(at(Moment::In(-1)), Expiry::from_us(4_999_000));
         assert_eq!(at(Moment::In(i64::MIN)), Expiry::from_us(0));
         assert_eq!(at(Moment::At(1_006_000)), Expiry::from_us(6_000_000));
         assert_eq!(at(Moment::At(-5)), Expiry::from_us(0));
-        assert_eq!(at(Moment::At(i64::MAX)), Expiry::NEVER);
+        assert_eq!(at(Moment::At(i64::MAX)), Expiry::from_us(u64::MAX - 1));
     }
 }

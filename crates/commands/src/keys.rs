@@ -268,10 +268,7 @@ fn set_end(
 ) -> Result<(), CommandError> {
     let conditions = Conditions::parse(request)?;
     let number = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-    // A time from now on must be one that can be counted in milliseconds of Unix time.
-    let now_ms = (env.unix_ms_ceil(env.now_us, 0) as i64).max(0);
-    let longest_ms = if absolute { i64::MAX } else { i64::MAX - now_ms };
-    let moment = expiry::moment(number, seconds, absolute, longest_ms, command)?;
+    let moment = expiry::moment(env, number, seconds, absolute, command)?;
     let done = match shard.find_present(env, request.arg(1)) {
         None => false,
         Some(present) => {

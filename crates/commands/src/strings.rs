@@ -32,35 +32,38 @@ pub(crate) fn get(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut 
     Ok(())
 }
 
-/// Options of SET.
+/// Options of SET and GETEX. As in Redis, one may come again, and the last time counts.
 #[derive(Default)]
-struct SetOptions {
+struct Options {
     nx: bool,
     xx: bool,
     get: bool,
     keep_ttl: bool,
+    persist: bool,
     expiry: Option<ExpiryOption>,
 }
 
-impl SetOptions {
-    fn parse(request: Request<'_>) -> Result<Self, CommandError> {
+impl Options {
+    /// The options from argument `at` on.
+    fn parse(request: Request<'_>, mut at: usize, is_set: bool) -> Result<Self, CommandError> {
         let mut options = Self::default();
-        let mut at = 3;
         while at < request.len() {
             let word = request.arg(at);
-            let more = request.get(at + 1);
-            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-            if is(b"NX") && !options.xx {
+            let is = |name: &[u8], of_set: bool| is_set == of_set && word.eq_ignore_ascii_case(name);
+            let keeps = options.keep_ttl || options.persist;
+            if is(b"NX", true) && !options.xx {
                 options.nx = true;
-            } else if is(b"XX") && !options.nx {
+            } else if is(b"XX", true) && !options.nx {
                 options.xx = true;
-            } else if is(b"GET") {
+            } else if is(b"GET", true) {
                 options.get = true;
-            } else if is(b"KEEPTTL") && options.expiry.is_none() {
+            } else if is(b"KEEPTTL", true) && options.expiry.is_none() {
                 options.keep_ttl = true;
-            } else if let Some(option) = ExpiryOption::parse(word, more)
-                && options.expiry.is_none()
-                && !options.keep_ttl
+            } else if is(b"PERSIST", false) && options.expiry.is_none() {
+                options.persist = true;
+            } else if let Some(option) = ExpiryOption::parse(word, request.get(at + 1))
+                && options.expiry.is_none_or(|before| before.is_same_option(&option))
+                && !keeps
             {
                 options.expiry = Some(option);
                 at += 1;
@@ -75,9 +78,9 @@ impl SetOptions {
 
 /// `SET key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-seconds|PXAT unix-milliseconds|KEEPTTL]`
 pub(crate) fn set(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    let options = SetOptions::parse(request)?;
+    let options = Options::parse(request, 3, true)?;
     let key = shard.data_key(env, request.arg(1))?;
-    let moment = options.expiry.map(|option| option.moment("set")).transpose()?;
+    let moment = options.expiry.map(|option| option.moment(env, "set")).transpose()?;
     let before = out.len();
     if options.get {
         write_string(shard, env, &key, out)?;
@@ -141,7 +144,7 @@ fn set_for(
 ) -> Result<(), CommandError> {
     let key = shard.data_key(env, request.arg(1))?;
     let option = ExpiryOption::parse(unit, request.get(2)).ok_or(CommandError::Syntax)?;
-    let expires = option.moment(command)?.in_clock(shard, env, &key);
+    let expires = option.moment(env, command)?.in_clock(shard, env, &key);
     shard.set_value(env, &key, string(request.arg(3)), expires)?;
     ReplyWriter::new(out, env.proto).ok();
     Ok(())
@@ -178,23 +181,16 @@ pub(crate) fn getdel(
 
 /// `GETEX key [EX seconds|PX milliseconds|EXAT unix-seconds|PXAT unix-milliseconds|PERSIST]`
 pub(crate) fn getex(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    let option = match (request.get(2), request.len()) {
-        (None, _) => None,
-        (Some(word), 3) if word.eq_ignore_ascii_case(b"PERSIST") => Some(None),
-        (Some(word), 4) => Some(Some(
-            ExpiryOption::parse(word, request.get(3)).ok_or(CommandError::Syntax)?,
-        )),
-        _ => return Err(CommandError::Syntax),
-    };
+    let options = Options::parse(request, 2, false)?;
     let key = shard.data_key(env, request.arg(1))?;
     // Redis looks at the time only once it has found a string.
     let found = shard.read::<StringValue>(env, &key)?.is_some();
-    let moment = option
-        .flatten()
+    let moment = options
+        .expiry
         .filter(|_| found)
-        .map(|option| option.moment("getex"))
+        .map(|option| option.moment(env, "getex"))
         .transpose()?;
-    if write_string(shard, env, &key, out)? && option.is_some() {
+    if write_string(shard, env, &key, out)? && (moment.is_some() || options.persist) {
         let expires = moment.map_or(Expiry::NEVER, |moment| moment.in_clock(shard, env, &key));
         shard.set_value_expiry(env, &key, expires);
     }
