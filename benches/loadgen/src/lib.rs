@@ -13,7 +13,7 @@
 //! that is an error fails the run.
 //!
 //! The rig starts servers pinned to a core ([`server`], [`servers`]), reads their own CPU time and memory
-//! ([`process`]), and says under which conditions it measured ([`machine`]). [`bench`] is what benches have in common.
+//! ([`process`]), and says under which conditions it measured ([`machine`]). [`bench`](mod@bench) is what benches have in common.
 
 pub mod bench;
 pub mod closed;
