@@ -37,6 +37,9 @@
 //! changes in its own local variables does persist while the file is loaded, differs from shard to shard and is lost
 //! without notice: state belongs in the fields.
 
+#[cfg(panic = "abort")]
+compile_error!("Luau's errors are C++ exceptions that pass through Rust frames: build with panic = \"unwind\"");
+
 mod batch;
 mod error;
 mod host;
