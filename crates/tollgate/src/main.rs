@@ -24,8 +24,19 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 pub static MALLOC_CONF: &[u8; 52] = b"tcache_max:1024,dirty_decay_ms:500,muzzy_decay_ms:0\0";
 
 fn main() -> ExitCode {
+    abort_on_panic();
     match Cli::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
     }
+}
+
+/// A worker that panicked has lost its shard: better the process ends and is started again than half of it lives on. Not by
+/// the profile's `panic = "abort"`, which would also end it at every error that Luau raises through a Rust frame.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        std::process::abort();
+    }));
 }
