@@ -39,6 +39,9 @@ const NUMBERS: [(&CStr, f64); 10] = [
     (c"REDIS_VERSION_NUM", 0x0007_0204 as f64),
 ];
 
+/// Longest string for `redis.sha1hex`, in bytes: about 20 ms.
+const SHA1_BYTES_MAX: usize = 8 << 20;
+
 /// Pushes the table.
 pub(crate) fn push_redis(stack: &Stack) {
     stack.new_table(0, FUNCTIONS.len() + NUMBERS.len());
@@ -97,7 +100,11 @@ fn sha1hex(stack: &Stack) -> Result<c_int, Fail> {
     if stack.top() != 1 {
         return Err(fail("wrong number of arguments"));
     }
-    let digest = sha1_hex(stack.bytes(1).unwrap_or_default());
+    let text = stack.bytes(1).unwrap_or_default();
+    if text.len() > SHA1_BYTES_MAX {
+        return Err(fail("redis.sha1hex() of a string that is too large"));
+    }
+    let digest = sha1_hex(text);
     stack.push_bytes(digest.as_bytes());
     Ok(1)
 }

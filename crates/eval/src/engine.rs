@@ -179,6 +179,7 @@ impl Vm {
             idle: RefCell::new(Vec::new()),
         };
         install(&vm.main()).map_err(SetupError)?;
+        vm.collect();
         Ok(vm)
     }
 
@@ -190,7 +191,11 @@ impl Vm {
 
     fn load(&self, source: &[u8], chunk_name: &str) -> Result<c_int, CompileError> {
         let main = self.main();
+        let before_bytes = self.shared.memory.used_bytes();
         load_text(&main, &with_parameters(source), '@', chunk_name).map_err(|message| CompileError { message })?;
+        let after_bytes = self.shared.memory.used_bytes();
+        self.shared
+            .add_idle_bytes(Some(after_bytes.saturating_sub(before_bytes)));
         // SAFETY: the function is on the top.
         let reference = unsafe { ffi::lua_ref(self.state, -1) };
         main.pop(1);
@@ -231,6 +236,7 @@ impl Vm {
     pub(crate) fn collect(&self) {
         // SAFETY: nothing runs in this VM now, and no finalizer runs code.
         unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
+        self.shared.add_idle_bytes(None);
     }
 }
 
@@ -300,9 +306,6 @@ fn located(chunk_name: &str, error: &mlua::Error) -> String {
         other => other.to_string(),
     };
     // The compiler leaves the name to whoever loads its output.
-    let text = text.lines().next().unwrap_or_default();
-    match text.find(':') {
-        Some(colon) => format!("{chunk_name}{}", &text[colon..]),
-        None => format!("{chunk_name}:1: {text}"),
-    }
+    let line = text.lines().next().unwrap_or_default();
+    format!("{chunk_name}:{line}")
 }

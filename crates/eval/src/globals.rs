@@ -6,8 +6,8 @@ use mlua::ffi;
 
 use crate::engine::load_text;
 use crate::random::{random, randomseed};
-use crate::stack::{Fail, Stack};
-use crate::text::find;
+use crate::stack::{Body, Fail, Stack};
+use crate::text::{concat, find, rep};
 use crate::{api, bits, json, msgpack, structs};
 
 type Opener = unsafe extern "C-unwind" fn(*mut ffi::lua_State) -> c_int;
@@ -73,12 +73,18 @@ pub(crate) fn install(main: &Stack) -> Result<(), String> {
     }
     push_globals(main);
     push_library(main, c"string");
-    main.get_field(-1, c"find");
-    main.push_function(find, c"find", 1);
-    main.set_field(-2, c"find");
+    for (name, function) in [(c"find", find as Body), (c"rep", rep)] {
+        main.get_field(-1, name);
+        main.push_function(function, name, 1);
+        main.set_field(-2, name);
+    }
+    main.pop(1);
+    push_library(main, c"table");
+    main.push_function(concat, c"concat", 0);
+    main.set_field(-2, c"concat");
     main.pop(1);
     push_library(main, c"math");
-    for (name, function) in [(c"random", random as crate::stack::Body), (c"randomseed", randomseed)] {
+    for (name, function) in [(c"random", random as Body), (c"randomseed", randomseed)] {
         main.push_function(function, name, 0);
         main.set_field(-2, name);
     }
@@ -169,9 +175,18 @@ fn close(main: &Stack) {
     unsafe { ffi::lua_setsafeenv(main.state(), ffi::LUA_GLOBALSINDEX, 1) };
 }
 
+/// Largest text for `loadstring`, in bytes: compiling is not interrupted.
+const LOADSTRING_BYTES_MAX: usize = 64 * 1024;
+
 /// `loadstring(text, name)`: the function, or nil and a message.
 fn loadstring(stack: &Stack) -> Result<c_int, Fail> {
-    let text = stack.check_bytes(1, "loadstring")?.to_vec();
+    let text = stack.check_bytes(1, "loadstring")?;
+    if text.len() > LOADSTRING_BYTES_MAX {
+        stack.push_nil();
+        stack.push_bytes(b"chunk has too many bytes");
+        return Ok(2);
+    }
+    let text = text.to_vec();
     let name = match stack.string(2) {
         Some([b'=' | b'@', name @ ..]) => String::from_utf8_lossy(name).into_owned(),
         Some(name) => chunk_name(name),

@@ -16,10 +16,10 @@ use crate::stack::{Fail, Stack, State};
 use crate::tape::Tape;
 
 /// Interrupts between two looks at the clock: a look costs about ten times what an interrupt does.
-const LOOK_EVERY: u32 = 32;
+const LOOK_EVERY: u32 = 8;
 
-/// Memory above what the VM had when the slice began from which every interrupt looks at the clock, in bytes: the step
-/// between two interrupts, such as joining two strings, may be long then.
+/// Memory beyond twice that of an idle VM (what the garbage collector lets it grow to) from which every interrupt looks at
+/// the clock, in bytes: a run holds large values then, and the step between two interrupts may be long.
 const WATCH_BYTES: usize = 1 << 20;
 
 /// Why a run was ended from within.
@@ -105,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) memory: Memory,
     interrupts_left: Cell<u32>,
     watch_bytes: Cell<usize>,
+    /// Memory that libraries and compiled scripts take, about, in bytes.
+    idle_bytes: Cell<usize>,
     slice_end: Cell<Instant>,
     /// How long past the end of a slice something may go on that cannot be interrupted.
     step: Duration,
@@ -132,6 +134,7 @@ impl Shared {
             memory: Memory::default(),
             interrupts_left: Cell::new(LOOK_EVERY),
             watch_bytes: Cell::new(usize::MAX),
+            idle_bytes: Cell::new(0),
             slice_end: Cell::new(Instant::now()),
             step,
             kill: Cell::new(None),
@@ -144,10 +147,19 @@ impl Shared {
         }
     }
 
+    /// Counts this much more as what an idle VM has; `None`: what it has now.
+    pub(crate) fn add_idle_bytes(&self, more: Option<usize>) {
+        let bytes = match more {
+            Some(more) => self.idle_bytes.get() + more,
+            None => self.memory.used_bytes(),
+        };
+        self.idle_bytes.set(bytes);
+    }
+
     /// Lets the interrupt stop what runs from now on once `slice` is over.
     pub(crate) fn begin_slice(&self, slice: Duration) {
         self.interrupts_left.set(LOOK_EVERY);
-        self.watch_bytes.set(self.memory.used_bytes() + WATCH_BYTES);
+        self.watch_bytes.set(2 * self.idle_bytes.get() + WATCH_BYTES);
         self.slice_end.set(Instant::now() + slice);
         self.kill.set(None);
     }
@@ -207,8 +219,7 @@ impl Shared {
         if self.kill.get().is_some() {
             return Err(Fail::Killed);
         }
-        let is_watched = self.memory.used_bytes() > self.watch_bytes.get();
-        self.interrupts_left.set(if is_watched { 1 } else { LOOK_EVERY });
+        self.interrupts_left.set(LOOK_EVERY);
         let now = Instant::now();
         if now < self.slice_end.get() {
             return Ok(());
@@ -236,7 +247,7 @@ pub(crate) unsafe extern "C-unwind" fn interrupt(state: State, gc: c_int) {
     let stack = unsafe { Stack::new(state) };
     let shared = stack.shared();
     let left = shared.interrupts_left.get();
-    if left > 1 {
+    if left > 1 && shared.memory.used_bytes() <= shared.watch_bytes.get() {
         shared.interrupts_left.set(left - 1);
     } else if shared.look(&stack).is_err() {
         // SAFETY: an interrupt has no frame of its own: the room is made first. Nothing here has a destructor.

@@ -228,6 +228,10 @@ impl Stack {
         self.set_field(-2, field);
     }
 
+    pub(crate) fn length(&self, index: c_int) -> usize {
+        api!(lua_objlen(self, index))
+    }
+
     pub(crate) fn get_item(&self, index: c_int, item: c_int) -> c_int {
         api!(lua_rawgeti_(self, index, item))
     }

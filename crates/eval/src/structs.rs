@@ -120,10 +120,21 @@ impl<'a> Format<'a> {
     }
 }
 
+/// Looks at the clock every so many items of a format.
+fn count(stack: &Stack, items: &mut u32) -> Result<(), Fail> {
+    const TICK_ITEMS: u32 = 4096;
+    *items = items.wrapping_add(1);
+    if items.is_multiple_of(TICK_ITEMS) {
+        stack.shared().tick()?;
+    }
+    Ok(())
+}
+
 fn pack(stack: &Stack) -> Result<c_int, Fail> {
     let mut format = Format::new(stack.check_bytes(1, "pack")?, "pack");
     let mut out = Vec::new();
     let mut argument = 2;
+    let mut items = 0;
     let room = stack.shared().room_bytes();
     while let Some(item) = format.next()? {
         out.resize(out.len() + format.padding(&item, out.len()), 0);
@@ -159,6 +170,7 @@ fn pack(stack: &Stack) -> Result<c_int, Fail> {
                 write_integer(&mut out, number, item.bytes, format.is_big);
             }
         }
+        count(stack, &mut items)?;
         // What is built here is not the VM's memory yet.
         if out.len() > room {
             return Err(Fail::text("not enough memory"));
@@ -192,9 +204,10 @@ fn unpack(stack: &Stack) -> Result<c_int, Fail> {
     }
     let too_short = || Fail::argument(2, "unpack", "data string too short");
     let mut position = usize::try_from(init as i64 - 1).map_err(|_| too_short())?;
-    let mut results = 0;
+    let (mut results, mut items) = (0, 0);
     while let Some(item) = format.next()? {
         position = position.saturating_add(format.padding(&item, position));
+        count(stack, &mut items)?;
         let taken = |bytes: usize| data.get(position..position.saturating_add(bytes)).ok_or_else(too_short);
         let mut bytes = item.bytes;
         let field = taken(bytes)?;

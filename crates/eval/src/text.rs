@@ -1,6 +1,9 @@
-//! `string.find`: Luau's plain search compares at every place, 3.4 s for one megabyte in another.
+//! Functions on strings that replace Luau's: its plain search compares at every place, 3.4 s for one megabyte in another;
+//! its joining leaves each buffer that it outgrows to the garbage collector, three times the result.
 
 use std::ffi::c_int;
+
+use mlua::ffi;
 
 use crate::stack::{Fail, Stack};
 
@@ -35,4 +38,59 @@ pub(crate) fn find(stack: &Stack) -> Result<c_int, Fail> {
             Ok(1)
         }
     }
+}
+
+/// Longest string that `string.rep` and `table.concat` make, in bytes: about 10 ms.
+const STRING_BYTES_MAX: usize = 16 << 20;
+
+/// `table.concat(list, separator, from, to)`
+pub(crate) fn concat(stack: &Stack) -> Result<c_int, Fail> {
+    if !stack.is_table(1) {
+        let message = format!("table expected, got {}", stack.kind_name(1));
+        return Err(Fail::argument(1, "concat", &message));
+    }
+    stack.set_top(4);
+    let separator = match stack.kind(2) {
+        ffi::LUA_TNIL => b"",
+        _ => stack.check_bytes(2, "concat")?,
+    };
+    let from = stack.number_or(3, "concat", 1.0)? as c_int;
+    let to = match stack.kind(4) {
+        ffi::LUA_TNIL => stack.length(1) as c_int,
+        _ => stack.check_number(4, "concat")? as c_int,
+    };
+    let mut out = Vec::new();
+    for item in from..=to {
+        stack.get_item(1, item);
+        let Some(text) = stack.bytes(-1) else {
+            let kind = stack.kind_name(-1);
+            return Err(Fail::text(format!(
+                "invalid value ({kind}) at index {item} in table for 'concat'"
+            )));
+        };
+        if out.len() + text.len() + separator.len() > STRING_BYTES_MAX {
+            return Err(Fail::text("resulting string too large"));
+        }
+        out.extend_from_slice(text);
+        if item != to {
+            out.extend_from_slice(separator);
+        }
+        stack.pop(1);
+    }
+    stack.push_bytes(&out);
+    Ok(1)
+}
+
+/// `string.rep(text, count)`; the first upvalue is Luau's own.
+pub(crate) fn rep(stack: &Stack) -> Result<c_int, Fail> {
+    let bytes = stack.check_bytes(1, "rep")?.len();
+    let count = stack.check_number(2, "rep")?.max(0.0);
+    if bytes as f64 * count > STRING_BYTES_MAX as f64 {
+        return Err(Fail::text("resulting string too large"));
+    }
+    stack.set_top(2);
+    stack.push_copy(Stack::upvalue(1));
+    stack.insert(1);
+    stack.call(2, 1);
+    Ok(1)
 }

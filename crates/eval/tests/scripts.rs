@@ -128,7 +128,10 @@ fn errors_say_where() {
         ("\n\nerror({err='MY code'})", "MY code script: sha, on @user_script:3."),
         ("error()", "ERR nil script: sha, on @user_script:1."),
         ("error(1)", "ERR user_script:1: 1 script: sha, on @user_script:1."),
-        ("assert(false, 'no')", "ERR no script: sha, on @user_script:1."),
+        (
+            "assert(false, 'no')",
+            "ERR user_script:1: no script: sha, on @user_script:1.",
+        ),
         (
             "x = 1",
             "ERR user_script:1: Attempt to modify a readonly table script: sha, on @user_script:1.",
@@ -269,7 +272,7 @@ fn lua_5_1_is_whole() {
         ("return {string.find('abc', '(b)(c)')}", "*4 :2 :3 $b $c"),
         (
             "return {('abcabc'):find('b', -3), (''):find(''), ('abc'):find('', 10)}",
-            "*3 :5 :1 :4",
+            "*4 :5 :1 :4 :3",
         ),
         ("return {string.gsub('hello world', 'o', '0')}", "*2 $hell0 w0rld :2"),
         ("return {string.gsub('hello', 'l', {l='L'})}", "*2 $heLLo :2"),

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::{DEPTH_MAX, JsonSettings, settings};
 use crate::stack::{Fail, Stack};
 
-/// Tokens between two looks at the clock.
+/// Tokens and escapes between two looks at the clock.
 const TICK_TOKENS: u32 = 1024;
 
 pub(super) fn decode(stack: &Stack) -> Result<c_int, Fail> {
@@ -160,12 +160,17 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn next_token(&mut self) -> Result<Token, Fail> {
+    fn count(&mut self) -> Result<(), Fail> {
         self.until_tick -= 1;
         if self.until_tick == 0 {
             self.until_tick = TICK_TOKENS;
             self.stack.shared().tick()?;
         }
+        Ok(())
+    }
+
+    fn next_token(&mut self) -> Result<Token, Fail> {
+        self.count()?;
         let rest = &self.text[self.at..];
         let blanks = rest.iter().take_while(|byte| b" \t\n\r".contains(byte)).count();
         self.at += blanks;
@@ -181,7 +186,7 @@ impl Decoder<'_> {
             Some(b']') => single(Kind::ArrayEnd),
             Some(b',') => single(Kind::Comma),
             Some(b':') => single(Kind::Colon),
-            Some(b'"') => return Ok(self.string_token()),
+            Some(b'"') => return self.string_token(),
             Some(b'-' | b'0'..=b'9') if self.settings.decode_invalid || !is_invalid_number(rest) => number_token(rest),
             Some(b'-' | b'0'..=b'9') => (Kind::Error("invalid number"), 0),
             _ if rest.starts_with(b"true") => (Kind::Boolean(true), 4),
@@ -195,15 +200,18 @@ impl Decoder<'_> {
     }
 
     /// Reads a string, from its quote, to `self.string`.
-    fn string_token(&mut self) -> Token {
+    fn string_token(&mut self) -> Result<Token, Fail> {
         let start = self.at;
         self.string.clear();
         self.at += 1;
-        let fail = |kind, at| Token {
-            kind: Kind::Error(kind),
-            at,
+        let fail = |kind, at| {
+            Ok(Token {
+                kind: Kind::Error(kind),
+                at,
+            })
         };
         loop {
+            self.count()?;
             let rest = &self.text[self.at..];
             let plain = rest
                 .iter()
@@ -214,10 +222,10 @@ impl Decoder<'_> {
             match rest.get(plain..).unwrap_or_default() {
                 [b'"', ..] => {
                     self.at += 1;
-                    return Token {
+                    return Ok(Token {
                         kind: Kind::String,
                         at: start,
-                    };
+                    });
                 }
                 [b'\\', b'u', ..] => {
                     let Some((code, len)) = unicode_escape(&rest[plain..]) else {

@@ -11,6 +11,9 @@ use crate::stack::{Fail, Stack};
 /// Values between two looks at the clock.
 const TICK_VALUES: u32 = 1024;
 
+/// Bytes of a string between two looks at the clock.
+const TICK_BYTES: usize = 64 * 1024;
+
 pub(super) fn encode(stack: &Stack) -> Result<c_int, Fail> {
     if stack.top() != 1 {
         return Err(Fail::argument(1, "encode", "expected 1 argument"));
@@ -83,10 +86,24 @@ impl Encoder<'_> {
     }
 
     fn string(&mut self, text: &[u8]) -> Result<(), Fail> {
+        self.out.push(b'"');
+        let mut chunks = text.chunks(TICK_BYTES);
+        if let Some(first) = chunks.next() {
+            self.chunk(first)?;
+        }
+        for chunk in chunks {
+            self.stack.shared().tick()?;
+            self.chunk(chunk)?;
+        }
+        self.out.push(b'"');
+        Ok(())
+    }
+
+    fn chunk(&mut self, text: &[u8]) -> Result<(), Fail> {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
         if self.out.len() + text.len() > self.room_bytes {
             return Err(Fail::text("not enough memory"));
         }
-        self.out.push(b'"');
         let mut written = 0;
         for (index, &byte) in text.iter().enumerate() {
             let short = match byte {
@@ -103,11 +120,11 @@ impl Encoder<'_> {
             written = index + 1;
             self.out.extend_from_slice(&[b'\\', short]);
             if short == b'u' {
-                self.out.extend_from_slice(format!("{byte:04x}").as_bytes());
+                let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+                self.out.extend_from_slice(&[b'0', b'0', high, low]);
             }
         }
         self.out.extend_from_slice(&text[written..]);
-        self.out.push(b'"');
         Ok(())
     }
 
