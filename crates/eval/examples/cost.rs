@@ -1,4 +1,4 @@
-//! What a run costs: `cargo run --release -p tollgate-eval --example cost`.
+//! What a run costs: `cargo run --release -p tollgate-eval --example cost`, or with the name of one script, for a profiler.
 
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,11 @@ fn run_to_end(run: &mut Run, host: &mut Counter, slice: Duration, reply: &mut Ta
 fn main() {
     let engine = Engine::new(EngineLimits::default()).expect("an engine");
     let mut host = Counter(0);
+    let wanted = std::env::args().nth(1);
     for (name, source) in SCRIPTS {
+        if wanted.as_deref().is_some_and(|wanted| wanted != name) {
+            continue;
+        }
         let script = engine.compile(source.as_bytes(), "user_script").expect("a script");
         let rounds = if name == "10,000 loops" { 2_000 } else { 200_000 };
         let mut best = f64::MAX;
@@ -89,6 +93,9 @@ fn main() {
             best = best.min(begin.elapsed().as_nanos() as f64 / f64::from(rounds));
         }
         println!("{name}: {best:.0} ns");
+    }
+    if wanted.is_some() {
+        return;
     }
     let spin = engine
         .compile(b"for i = 1, 1e8 do end", "user_script")

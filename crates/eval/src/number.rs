@@ -58,7 +58,7 @@ fn write_point(out: &mut Vec<u8>, digits: &[u8], whole: usize) {
 /// Truncated to an integer as x86 does it: what does not fit is the smallest.
 pub(crate) fn truncate(value: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    if value >= -LIMIT && value < LIMIT {
+    if (-LIMIT..LIMIT).contains(&value) {
         value as i64
     } else {
         i64::MIN

@@ -1,6 +1,6 @@
 //! `struct`: numbers and strings as C lays them out (lua-struct 0.2, as Redis has it in `deps/lua/src/lua_struct.c`).
 //!
-//! A format is a list of options: `<` `>` `=` little, big, native endian; `!n` alignment; `x` a zero byte; `b` `B` `h` `H`
+//! A format is a list of options: `<` `>` little and big endian; `!n` alignment; `x` a zero byte; `b` `B` `h` `H`
 //! `l` `L` `T` integers of 1, 2, 8 and 8 bytes; `in` `In` integers of n bytes; `f` `d` floats; `s` a string that ends with
 //! a zero; `cn` n bytes, with n = 0 all of the string, or as many as the number read before says. Native is x86-64.
 
@@ -79,7 +79,7 @@ impl<'a> Format<'a> {
         match option {
             b' ' => {}
             b'>' => self.is_big = true,
-            b'<' | b'=' => self.is_big = false,
+            b'<' => self.is_big = false,
             b'!' => {
                 let align = self.number(8)?;
                 if !align.is_power_of_two() {
@@ -279,9 +279,10 @@ fn read_integer(field: &[u8], is_signed: bool, is_big: bool) -> f64 {
 
 fn size(stack: &Stack) -> Result<c_int, Fail> {
     let mut format = Format::new(stack.check_bytes(1, "size")?, "size");
-    let mut position = 0_usize;
+    let (mut position, mut items) = (0_usize, 0);
     while let Some(item) = format.next()? {
-        position += format.padding(&item, position);
+        count(stack, &mut items)?;
+        position = position.saturating_add(format.padding(&item, position));
         match (item.option, item.bytes) {
             (b's', _) => return Err(Fail::argument(1, "size", "option 's' has no fixed size")),
             (b'c', 0) => return Err(Fail::argument(1, "size", "option 'c0' has no fixed size")),

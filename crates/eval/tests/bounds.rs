@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::{FakeHost, SLICE, Text, engine, finish, start, watch};
 use tollgate_eval::{Engine, EngineLimits, Failure, KillReason, Outcome};
 
-/// What a run may take past its slice: the bound on steps that cannot be interrupted, and what a busy machine adds.
+/// What a run may take past its slice: the bound on steps that cannot be interrupted, and one call of a library.
 const PAST_SLICE_MAX: Duration = Duration::from_millis(150);
 
 const BUDGET: Duration = Duration::from_millis(300);
@@ -48,7 +48,7 @@ fn endless_scripts_yield_and_go_on() {
             "{source}: {:?}",
             watched.outcome
         );
-        assert!(watched.slices > 20, "{source}: {} slices", watched.slices);
+        assert!(watched.slices > 5, "{source}: {} slices", watched.slices);
         assert!(
             watched.longest < SLICE + PAST_SLICE_MAX,
             "{source}: {:?}",

@@ -101,7 +101,7 @@ impl Packer<'_> {
 
     fn number(&mut self, number: f64) {
         const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-        let is_integer = number.fract() == 0.0 && number >= -LIMIT && number < LIMIT;
+        let is_integer = number.fract() == 0.0 && (-LIMIT..LIMIT).contains(&number);
         if is_integer {
             self.integer(number as i64);
         } else if f64::from(number as f32) == number {
@@ -116,15 +116,15 @@ impl Packer<'_> {
     /// In as few bytes as it takes.
     fn integer(&mut self, value: i64) {
         let (marker, bytes) = match value {
-            0..=127 | -32..=-1 => (None, 1),
+            -32..=127 => (None, 1),
             128..=0xff => (Some(0xcc), 1),
             0x100..=0xffff => (Some(0xcd), 2),
             0x1_0000..=0xffff_ffff => (Some(0xce), 4),
-            0.. => (Some(0xcf), 8),
-            -0x80..0 => (Some(0xd0), 1),
-            -0x8000..0 => (Some(0xd1), 2),
-            -0x8000_0000..0 => (Some(0xd2), 4),
-            ..0 => (Some(0xd3), 8),
+            0x1_0000_0000.. => (Some(0xcf), 8),
+            -0x80..-32 => (Some(0xd0), 1),
+            -0x8000..-0x80 => (Some(0xd1), 2),
+            -0x8000_0000..-0x8000 => (Some(0xd2), 4),
+            ..-0x8000_0000 => (Some(0xd3), 8),
         };
         self.out.extend(marker);
         self.out.extend_from_slice(&value.to_be_bytes()[8 - bytes..]);

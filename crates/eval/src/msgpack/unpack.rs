@@ -138,10 +138,6 @@ impl<'a> Unpacker<'a> {
                 stack.push_number(f64::from_bits(bits));
             }
             0xa0..=0xbf => self.string(usize::from(marker & 31))?,
-            0xc4..=0xc6 => {
-                let len = self.unsigned(1 << (marker - 0xc4))?;
-                self.string(len as usize)?;
-            }
             0xd9..=0xdb => {
                 let len = self.unsigned(1 << (marker - 0xd9))?;
                 self.string(len as usize)?;
