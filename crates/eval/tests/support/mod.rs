@@ -60,7 +60,7 @@ impl Host for FakeHost {
             [b"BIG"] => reply.big_number(b"12345678901234567890"),
             [b"VERBATIM"] => reply.verbatim(b"mkd", b"text"),
             [b"LARGE", count] => {
-                let count: usize = String::from_utf8_lossy(count).parse().unwrap();
+                let count: usize = String::from_utf8_lossy(count).parse().expect("a number");
                 reply.array(count);
                 (0..count).for_each(|item| reply.integer(item as i64));
             }
@@ -135,11 +135,11 @@ impl ReplySink for Text {
 pub const SLICE: Duration = Duration::from_millis(1);
 
 pub fn engine() -> Engine {
-    Engine::new(EngineLimits::default()).unwrap()
+    Engine::new(EngineLimits::default()).expect("an engine")
 }
 
 pub fn start(engine: &Engine, source: &str) -> Run {
-    let script = engine.compile(source.as_bytes(), "user_script").unwrap();
+    let script = engine.compile(source.as_bytes(), "user_script").expect("a script");
     engine.start(&script, &["key1", "key2"], &["arg1", "2"])
 }
 
