@@ -25,7 +25,7 @@ impl Random {
 
     /// 31 bits.
     pub(crate) fn step(&mut self) -> u32 {
-        self.0 = (self.0.wrapping_mul(0x5_deec_e66d) + 0xb) & MASK;
+        self.0 = self.0.wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & MASK;
         (self.0 >> 17) as u32
     }
 }

@@ -115,6 +115,78 @@ fn a_run_that_was_put_aside_comes_to_its_end() {
     }
 }
 
+/// Deterministic work of many kinds, with its result.
+const WORK: &[(&str, &str)] = &[
+    (
+        "local function fib(n) return n < 2 and n or fib(n - 1) + fib(n - 2) end return fib(22)",
+        ":17711",
+    ),
+    (
+        "local t, x = {}, 7 for i = 1, 3000 do x = x * 16807 % 2147483647 t[i] = x end table.sort(t, function(a, b) return a < b end) \
+         local s = 0 for i = 1, #t do s = (s * 31 + t[i]) % 1000003 end return s",
+        ":",
+    ),
+    (
+        "local function tree(d) if d == 0 then coroutine.yield(1) return end coroutine.wrap(function() tree(d - 1) end)() \
+         local c = coroutine.create(function() tree(d - 1) end) while coroutine.status(c) ~= 'dead' do \
+         local _, v = coroutine.resume(c) if v then coroutine.yield(v) end end end \
+         local n, c = 0, coroutine.wrap(function() tree(7) end) for v in c do n = n + v end return n",
+        ":",
+    ),
+    (
+        "local n = 0 for i = 1, 3000 do local ok, e = pcall(function() if i % 3 == 0 then error({err = 'E ' .. i}) end return i end) \
+         n = n + (ok and e or #e) end return n",
+        ":",
+    ),
+    (
+        "local s = ('abc '):rep(500) local n = 0 for i = 1, 5 do s = s:gsub('%a+', function(w) n = n + 1 return w:reverse() end) end return {n, #s}",
+        "*2 :2500 :2000",
+    ),
+    (
+        "local t = {} for i = 1, 2000 do t[#t + 1] = redis.call('ARGS', i, 'x')[1] end return #table.concat(t, ',')",
+        ":8892",
+    ),
+];
+
+#[test]
+fn slices_of_any_length_come_to_the_same() {
+    let engine = engine();
+    let mut host = FakeHost::default();
+    let whole: Vec<String> = WORK
+        .iter()
+        .map(|(source, reply)| {
+            let mut run = start(&engine, source);
+            let outcome = run.resume(&mut host, Duration::from_secs(20));
+            assert!(matches!(outcome, Outcome::Finished), "{source}: {outcome:?}");
+            let mut text = Text::default();
+            run.write_reply(&mut text).unwrap();
+            assert!(text.0.starts_with(reply), "{source}: {}", text.0);
+            text.0
+        })
+        .collect();
+    // Eight of each at a time, in turns of the shortest slices.
+    let mut runs: Vec<_> = (0..8 * WORK.len())
+        .map(|index| (index, start(&engine, WORK[index % WORK.len()].0)))
+        .collect();
+    let mut slices = 0;
+    while !runs.is_empty() {
+        runs.retain_mut(|(index, run)| {
+            slices += 1;
+            match run.resume(&mut host, Duration::ZERO) {
+                Outcome::Yielded => true,
+                Outcome::Finished => {
+                    let mut text = Text::default();
+                    run.write_reply(&mut text).unwrap();
+                    assert_eq!(text.0, whole[*index % WORK.len()]);
+                    false
+                }
+                outcome => panic!("{}: {outcome:?}", WORK[*index % WORK.len()].0),
+            }
+        });
+    }
+    assert!(slices > 16 * WORK.len(), "{slices} slices");
+}
+
 /// Too long, in something that cannot be put aside: ended, whatever the script has caught.
 const STUCK: &[&str] = &[
     "setmetatable({}, {__index = function() while true do end end}).x = nil return setmetatable({}, {__index = function() while true do end end}).y",
