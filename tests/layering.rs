@@ -11,6 +11,7 @@ const LAYERS: &[&str] = &[
     "tollgate-limiter",
     "tollgate-values",
     "tollgate-script",
+    "tollgate-eval",
     "tollgate-store",
     "tollgate-commands",
     "tollgate-node",
@@ -23,7 +24,7 @@ const OUTSIDE: &[&str] = &["tollgate-loadgen", "tollgate-suite"];
 
 /// External crates that only the named members may use, for whatever purpose (tests and build scripts too).
 const RESERVED: &[(&[&str], &[&str])] = &[
-    (&["mlua", "mlua-sys"], &["tollgate-script"]),
+    (&["mlua", "mlua-sys"], &["tollgate-script", "tollgate-eval"]),
     (
         &["tokio", "tokio-util", "hyper", "hyper-util", "axum", "mio", "socket2"],
         &["tollgate-node", "tollgate", "tollgate-loadgen", "tollgate-suite"],
@@ -179,4 +180,12 @@ fn the_checker_finds_each_kind_of_violation() {
             "{name} on {need}: {found:?}"
         );
     }
+}
+
+/// Luau reports errors as C++ exceptions that pass through Rust frames: with `panic = "abort"` the first script that
+/// overruns its budget or its memory ends the process. The binary's panic hook aborts instead.
+#[test]
+fn errors_of_luau_can_unwind_in_every_profile() {
+    let manifest = include_str!("../Cargo.toml");
+    assert!(!manifest.lines().any(|line| line.trim() == r#"panic = "abort""#));
 }

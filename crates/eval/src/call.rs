@@ -1,0 +1,124 @@
+//! `redis.call` and `redis.pcall`.
+
+use std::ffi::c_int;
+
+use mlua::ffi;
+
+use crate::host::HostAnswer;
+use crate::number::write_general;
+use crate::shared::Kill;
+use crate::stack::{Fail, Stack};
+use crate::to_lua::push_reply;
+
+/// Numbers given as arguments, as text, and where each ends.
+#[derive(Default)]
+pub(crate) struct Arguments {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// Arguments that are put together without an allocation.
+const ARGUMENTS_INLINE: usize = 32;
+
+/// `redis.call`: an error of the command is raised.
+pub(crate) fn call(stack: &Stack) -> Result<c_int, Fail> {
+    match execute(stack)? {
+        Some(error) => Err(Fail::Redis(error)),
+        None => Ok(1),
+    }
+}
+
+/// `redis.pcall`: an error of the command is returned as a table.
+pub(crate) fn pcall(stack: &Stack) -> Result<c_int, Fail> {
+    if let Some(error) = execute(stack)? {
+        stack.push_field_table(c"err", &error);
+    }
+    Ok(1)
+}
+
+/// Pushes the reply, or gives the text of the error.
+fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
+    let count = stack.top();
+    if count == 0 {
+        return Ok(Some(
+            b"ERR Please specify at least one argument for this redis lib call".to_vec(),
+        ));
+    }
+    let shared = stack.shared();
+    // The host does not come back here: a script is not started by a command of a script.
+    let mut numbers = shared.arguments.borrow_mut();
+    numbers.text.clear();
+    numbers.ends.clear();
+    for index in 1..=count {
+        match stack.kind(index) {
+            ffi::LUA_TSTRING => {}
+            ffi::LUA_TNUMBER => {
+                // Not Lua's conversion, which may be short of digits: `%.17g`, as Redis.
+                write_general(&mut numbers.text, stack.number(index).unwrap_or_default(), 17);
+                let end = numbers.text.len();
+                numbers.ends.push(end);
+            }
+            _ => {
+                return Ok(Some(
+                    b"ERR Lua redis lib command arguments must be strings or integers".to_vec(),
+                ));
+            }
+        }
+    }
+    let mut number = 0;
+    let mut argument = |index| -> &[u8] {
+        stack.string(index).unwrap_or_else(|| {
+            let start = if number == 0 { 0 } else { numbers.ends[number - 1] };
+            number += 1;
+            &numbers.text[start..numbers.ends[number - 1]]
+        })
+    };
+    let mut tape = shared.tape.borrow_mut();
+    tape.clear();
+    let resp = shared.run.resp.get();
+    let answer = if count as usize <= ARGUMENTS_INLINE {
+        let mut arguments: [&[u8]; ARGUMENTS_INLINE] = [&[]; ARGUMENTS_INLINE];
+        for index in 1..=count {
+            arguments[index as usize - 1] = argument(index);
+        }
+        shared.with_host(|host| host.call(&arguments[..count as usize], resp, &mut tape))
+    } else {
+        let arguments: Vec<&[u8]> = (1..=count).map(argument).collect();
+        shared.with_host(|host| host.call(&arguments, resp, &mut tape))
+    };
+    match answer {
+        Some(HostAnswer::Replied) => {}
+        Some(HostAnswer::Elsewhere) => return Err(shared.kill(Kill::Retry)),
+        None => return Ok(Some(b"ERR redis.call cannot be used here".to_vec())),
+    }
+    if let Some(error) = tape.error_text() {
+        return Ok(Some(error.to_vec()));
+    }
+    push_reply(stack, &tape, resp)?;
+    Ok(None)
+}
+
+/// `redis.acl_check_cmd`
+pub(crate) fn acl_check(stack: &Stack) -> Result<c_int, Fail> {
+    let count = stack.top();
+    if count == 0 {
+        return Err(Fail::Redis(
+            b"ERR Please specify at least one argument for this redis.acl_check_cmd() call".to_vec(),
+        ));
+    }
+    let mut arguments = Vec::new();
+    for index in 1..=count {
+        arguments.push(stack.bytes(index).ok_or_else(|| {
+            Fail::Redis(b"ERR redis.acl_check_cmd() require only string or integer arguments".to_vec())
+        })?);
+    }
+    match stack.shared().with_host(|host| host.may_call(&arguments)).flatten() {
+        Some(may) => {
+            stack.push_boolean(may);
+            Ok(1)
+        }
+        None => Err(Fail::Redis(
+            b"ERR Invalid command passed to redis.acl_check_cmd()".to_vec(),
+        )),
+    }
+}

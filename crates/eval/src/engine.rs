@@ -1,0 +1,311 @@
+//! One VM of client scripts.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_int};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mlua::chunk::Compiler;
+use mlua::ffi;
+
+use crate::globals::install;
+use crate::run::Run;
+use crate::shared::{Shared, allocate, interrupt, outer_stopped};
+use crate::stack::{Stack, State};
+
+/// Largest script, in bytes. Bounds what the compiler and one straight line of code can cost.
+pub const SCRIPT_SOURCE_BYTES_MAX: usize = 1 << 20;
+
+/// Threads that are kept for the next run.
+const IDLE_THREADS_MAX: usize = 16;
+
+/// Bounds of the runs of an [`Engine`].
+#[derive(Clone, Copy, Debug)]
+pub struct EngineLimits {
+    /// What one run may add to the VM's memory, in bytes.
+    pub memory_bytes: usize,
+    /// How long past the end of its slice a run may stay in something that cannot be interrupted: a library function
+    /// over a large input, a metamethod. It is ended then.
+    pub step: Duration,
+}
+
+impl Default for EngineLimits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 64 << 20,
+            step: Duration::from_millis(50),
+        }
+    }
+}
+
+/// Why a script was refused. Shown as the reply that Redis gives, with its code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileError {
+    message: String,
+}
+
+impl std::fmt::Display for CompileError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "ERR Error compiling script (new function): {}", self.message)
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+/// The VM could not be set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetupError(String);
+
+impl std::fmt::Display for SetupError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Luau: {}", self.0)
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+/// Compiles scripts and runs them; see the crate's documentation. It belongs to one thread.
+#[derive(Clone)]
+pub struct Engine {
+    vm: Rc<Vm>,
+}
+
+/// A compiled script. Keeps its engine's VM alive.
+pub struct Script {
+    vm: Rc<Vm>,
+    reference: c_int,
+}
+
+impl Engine {
+    /// A VM with the libraries of Redis in it.
+    ///
+    /// # Errors
+    /// When the interpreter refuses its own libraries: a fault of this crate.
+    pub fn new(limits: EngineLimits) -> Result<Self, SetupError> {
+        let vm = Vm::new(limits)?;
+        Ok(Self { vm: Rc::new(vm) })
+    }
+
+    /// Compiles a script. `chunk_name` is what error messages call it: `user_script`, as Redis has it.
+    ///
+    /// # Errors
+    /// When the text is no Luau, or larger than [`SCRIPT_SOURCE_BYTES_MAX`].
+    pub fn compile(&self, source: &[u8], chunk_name: &str) -> Result<Script, CompileError> {
+        let reference = self.vm.load(source, chunk_name)?;
+        Ok(Script {
+            vm: Rc::clone(&self.vm),
+            reference,
+        })
+    }
+
+    /// Prepares a run; nothing of the script is executed before [`Run::resume`].
+    ///
+    /// # Panics
+    /// When the script is one of another engine.
+    pub fn start<K: AsRef<[u8]>, A: AsRef<[u8]>>(&self, script: &Script, keys: &[K], arguments: &[A]) -> Run {
+        assert!(
+            Rc::ptr_eq(&self.vm, &script.vm),
+            "a script runs in the engine that compiled it"
+        );
+        let thread = self.vm.take_thread();
+        let main = self.vm.main();
+        // SAFETY: the reference is the script's, and both threads are of this VM; a new thread has room for it.
+        unsafe {
+            ffi::lua_rawgeti_(main.state(), ffi::LUA_REGISTRYINDEX, script.reference);
+            ffi::lua_xmove(main.state(), thread.stack.state(), 1);
+        }
+        push_strings(&thread.stack, keys);
+        push_strings(&thread.stack, arguments);
+        Run::new(Rc::clone(&self.vm), thread)
+    }
+
+    /// Memory that the VM uses, in bytes.
+    pub fn used_bytes(&self) -> usize {
+        self.vm.shared.memory.used_bytes()
+    }
+
+    /// Collects all garbage.
+    pub fn collect(&self) {
+        self.vm.collect();
+    }
+}
+
+fn push_strings<B: AsRef<[u8]>>(stack: &Stack, strings: &[B]) {
+    stack.new_table(strings.len(), 0);
+    for (index, string) in strings.iter().enumerate() {
+        stack.push_bytes(string.as_ref());
+        stack.set_item(-2, index as c_int + 1);
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // SAFETY: made by `load`, given back once.
+        unsafe { ffi::lua_unref(self.vm.state, self.reference) };
+    }
+}
+
+/// A thread, and the reference that keeps it.
+pub(crate) struct Thread {
+    pub(crate) stack: Stack,
+    reference: c_int,
+}
+
+pub(crate) struct Vm {
+    state: State,
+    pub(crate) shared: Box<Shared>,
+    pub(crate) limits: EngineLimits,
+    idle: RefCell<Vec<Thread>>,
+}
+
+impl Vm {
+    fn new(limits: EngineLimits) -> Result<Self, SetupError> {
+        let shared = Box::new(Shared::new(limits.step));
+        let memory = (&raw const shared.memory).cast_mut();
+        // SAFETY: the box outlives the VM, which `drop` closes first.
+        let state = unsafe { ffi::lua_newstate(allocate, memory.cast()) };
+        if state.is_null() {
+            return Err(SetupError("no memory for a VM".to_owned()));
+        }
+        // SAFETY: a pointer to the VM's callbacks is good as long as the VM is.
+        let callbacks = unsafe { &mut *ffi::lua_callbacks(state) };
+        callbacks.userdata = (&raw const *shared).cast_mut().cast();
+        callbacks.interrupt = Some(interrupt);
+        callbacks.debuginterrupt = Some(outer_stopped);
+        let vm = Self {
+            state,
+            shared,
+            limits,
+            idle: RefCell::new(Vec::new()),
+        };
+        install(&vm.main()).map_err(SetupError)?;
+        vm.collect();
+        Ok(vm)
+    }
+
+    /// The main thread: nothing runs there, values are made there.
+    pub(crate) fn main(&self) -> Stack {
+        // SAFETY: the VM is alive, and `new` set the user data.
+        unsafe { Stack::new(self.state) }
+    }
+
+    fn load(&self, source: &[u8], chunk_name: &str) -> Result<c_int, CompileError> {
+        let main = self.main();
+        let before_bytes = self.shared.memory.used_bytes();
+        load_text(&main, &with_parameters(source), '@', chunk_name).map_err(|message| CompileError { message })?;
+        let after_bytes = self.shared.memory.used_bytes();
+        self.shared
+            .add_idle_bytes(Some(after_bytes.saturating_sub(before_bytes)));
+        // SAFETY: the function is on the top.
+        let reference = unsafe { ffi::lua_ref(self.state, -1) };
+        main.pop(1);
+        Ok(reference)
+    }
+
+    /// An idle thread, or a new one, with an empty stack.
+    fn take_thread(&self) -> Thread {
+        if let Some(thread) = self.idle.borrow_mut().pop() {
+            return thread;
+        }
+        let main = self.main();
+        // SAFETY: a new thread lives while it is referenced: until `give_back` lets go of it.
+        let stack = unsafe { Stack::new(ffi::lua_newthread(self.state)) };
+        // SAFETY: the thread is on the top.
+        let reference = unsafe { ffi::lua_ref(self.state, -1) };
+        main.pop(1);
+        Thread { stack, reference }
+    }
+
+    /// Takes back a thread whatever state it is in; it must not run now.
+    pub(crate) fn give_back(&self, thread: Thread, is_clean: bool) {
+        if is_clean {
+            thread.stack.set_top(0);
+        } else {
+            // SAFETY: of this VM, and not running.
+            unsafe { ffi::lua_resetthread(thread.stack.state()) };
+        }
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < IDLE_THREADS_MAX {
+            idle.push(thread);
+        } else {
+            // SAFETY: made by `take_thread`, given back once.
+            unsafe { ffi::lua_unref(self.state, thread.reference) };
+        }
+    }
+
+    pub(crate) fn collect(&self) {
+        // SAFETY: nothing runs in this VM now, and no finalizer runs code.
+        unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
+        self.shared.add_idle_bytes(None);
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        // SAFETY: scripts and runs keep the VM, so nothing refers to it any more.
+        unsafe { ffi::lua_close(self.state) };
+    }
+}
+
+/// The script as a function of KEYS and ARGV. In Redis they are globals; as locals they cost less, and runs that take
+/// turns cannot see each other's. On the first line, so that lines keep their numbers.
+fn with_parameters(source: &[u8]) -> Vec<u8> {
+    let mut text = b"local KEYS,ARGV=... ".to_vec();
+    // The line `#!lua flags=…` is for who reads the flags.
+    let source = match source {
+        [b'#', b'!', ..] => {
+            let end = source.iter().position(|&byte| byte == b'\n').unwrap_or(source.len());
+            &source[end..]
+        }
+        _ => source,
+    };
+    text.extend_from_slice(source);
+    text
+}
+
+/// Compiles Luau text and pushes it as a function, or gives the message. Bytecode is no text: it does not parse.
+/// `mark` tells scripts (`@`) from what is the environment's own (`=`).
+pub(crate) fn load_text(stack: &Stack, text: &[u8], mark: char, chunk_name: &str) -> Result<(), String> {
+    if text.len() > SCRIPT_SOURCE_BYTES_MAX {
+        return Err(format!(
+            "{chunk_name}:1: {} bytes; a script may have {SCRIPT_SOURCE_BYTES_MAX}",
+            text.len()
+        ));
+    }
+    // Without line numbers, an error that a library function raises in our own code names no place there.
+    let debug_level = if mark == '=' { 0 } else { 1 };
+    let bytecode = Compiler::new()
+        .set_optimization_level(1)
+        .set_debug_level(debug_level)
+        .compile(text)
+        .map_err(|error| located(chunk_name, &error))?;
+    let name = CString::new(format!("{mark}{chunk_name}")).unwrap_or_else(|_| c"@user_script".to_owned());
+    stack.require(2);
+    // SAFETY: the bytecode comes from the compiler of the same version.
+    let status = unsafe {
+        ffi::luau_load(
+            stack.state(),
+            name.as_ptr(),
+            bytecode.as_ptr().cast(),
+            bytecode.len(),
+            0,
+        )
+    };
+    if status != 0 {
+        let message = String::from_utf8_lossy(stack.bytes(-1).unwrap_or_default()).into_owned();
+        stack.pop(1);
+        return Err(message);
+    }
+    Ok(())
+}
+
+/// `user_script:3: what is wrong`
+fn located(chunk_name: &str, error: &mlua::Error) -> String {
+    let text = match error {
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    // The compiler leaves the name to whoever loads its output.
+    let line = text.lines().next().unwrap_or_default();
+    format!("{chunk_name}:{line}")
+}
