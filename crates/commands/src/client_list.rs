@@ -3,10 +3,9 @@
 use crate::CommandError;
 use crate::connection::USER;
 use crate::node_view::{ClientInfo, ConnectionCall};
-use crate::number::integer;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use tollgate_protocol::{Proto, Request};
+use tollgate_protocol::{Proto, Request, parse_integer};
 
 /// `CLIENT LIST [TYPE type] [ID id [id ...]]`; Redis takes one of the two.
 pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
@@ -19,7 +18,7 @@ pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
             kind = ClientType::parse(request.arg(3))?
         }
         Some(option) if option.eq_ignore_ascii_case(b"ID") && request.len() > 3 => {
-            let parse = |text| integer(text).and_then(|id| u64::try_from(id).ok());
+            let parse = |text| parse_integer(text).and_then(|id| u64::try_from(id).ok());
             let given = request.iter().skip(3).map(parse).collect::<Option<_>>();
             ids = Some(given.ok_or(CommandError::Refused("Invalid client ID"))?);
         }
@@ -92,7 +91,7 @@ impl<'a> Filter<'a> {
                 return Err(CommandError::Syntax);
             };
             if option.eq_ignore_ascii_case(b"ID") {
-                let id = integer(value)
+                let id = parse_integer(value)
                     .and_then(|id| u64::try_from(id).ok())
                     .filter(|&id| id > 0);
                 filter.id = Some(id.ok_or(CommandError::Refused("client-id should be greater than 0"))?);

@@ -2,9 +2,8 @@
 
 use crate::client::set_connection_name;
 use crate::node_view::ConnectionCall;
-use crate::number::integer;
 use crate::{CommandError, REDIS_VERSION};
-use tollgate_protocol::Proto;
+use tollgate_protocol::{Proto, parse_integer};
 
 /// The only user.
 pub(crate) const USER: &[u8] = b"default";
@@ -42,7 +41,7 @@ pub(crate) fn hello(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let request = call.request;
     let proto = match request.get(1) {
         None => call.session.proto,
-        Some(text) => match integer(text) {
+        Some(text) => match parse_integer(text) {
             Some(2) => Proto::Resp2,
             Some(3) => Proto::Resp3,
             Some(_) => return Err(CommandError::NoProto),
@@ -113,7 +112,7 @@ fn describe(call: &mut ConnectionCall<'_>) {
 
 /// `SELECT index`
 pub(crate) fn select(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
-    let index = integer(call.request.arg(1))
+    let index = parse_integer(call.request.arg(1))
         .filter(|&index| i32::try_from(index).is_ok())
         .ok_or(CommandError::NotAnInteger)?;
     let db = u8::try_from(index).ok().filter(|&db| db < tollgate_store::DATABASES);

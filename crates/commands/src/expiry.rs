@@ -1,7 +1,7 @@
 //! Times at which values expire, as commands give them.
 
-use crate::number::integer;
 use crate::{CommandError, Env, Shard};
+use tollgate_protocol::parse_integer;
 use tollgate_store::{Expiry, Key};
 
 /// A time that a command names, in milliseconds.
@@ -57,7 +57,7 @@ impl ExpiryOption {
             return None;
         };
         Some(Self {
-            number: integer(value?),
+            number: parse_integer(value?),
             seconds,
             absolute,
         })

@@ -4,10 +4,9 @@
 //! store then has the time asked for, rounded up to its resolution, and the mark `pinned`.
 
 use crate::expiry;
-use crate::number::integer;
 use crate::{CommandError, Env, Shard};
 use tollgate_limiter::us_to_ms_ceil;
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 use tollgate_script::ParamsId;
 use tollgate_store::{EXPIRY_UNIT_US, Entry, Expiry, Key, Place, Space, State};
 
@@ -267,7 +266,7 @@ fn set_end(
     command: &'static str,
 ) -> Result<(), CommandError> {
     let conditions = Conditions::parse(request)?;
-    let number = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    let number = parse_integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
     let moment = expiry::moment(env, number, seconds, absolute, command)?;
     let done = match shard.find_present(env, request.arg(1)) {
         None => false,

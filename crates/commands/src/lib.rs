@@ -20,7 +20,6 @@ mod keys;
 mod keyspace;
 mod lookup;
 mod node_view;
-mod number;
 mod object;
 mod rules;
 mod server;

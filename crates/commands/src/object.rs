@@ -1,9 +1,8 @@
 //! OBJECT and MEMORY: looking into a key.
 
 use crate::node_view::ConnectionCall;
-use crate::number::integer;
 use crate::{CommandError, Env, Shard};
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 use tollgate_script::ParamsId;
 
 /// `OBJECT ENCODING key`: how Redis would keep the value; of a bucket the name of its policy.
@@ -119,7 +118,7 @@ pub(crate) fn memory_usage(
     match (request.get(3), request.get(4)) {
         (None, _) => {}
         (Some(option), Some(count)) if option.eq_ignore_ascii_case(b"SAMPLES") && request.len() == 5 => {
-            if integer(count).ok_or(CommandError::NotAnInteger)? < 0 {
+            if parse_integer(count).ok_or(CommandError::NotAnInteger)? < 0 {
                 return Err(CommandError::Syntax);
             }
         }

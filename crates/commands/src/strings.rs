@@ -1,9 +1,8 @@
 //! Strings (<https://redis.io/docs/latest/develop/data-types/strings/>).
 
 use crate::expiry::ExpiryOption;
-use crate::number::integer;
 use crate::{CommandError, Env, Shard};
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 use tollgate_store::{Expiry, Key};
 use tollgate_values::{StringValue, Value};
 
@@ -217,7 +216,7 @@ pub(crate) fn getrange(
     request: Request<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
-    let [start, end] = [2, 3].map(|at| integer(request.arg(at)).ok_or(CommandError::NotAnInteger));
+    let [start, end] = [2, 3].map(|at| parse_integer(request.arg(at)).ok_or(CommandError::NotAnInteger));
     let (start, end) = (start?, end?);
     let key = shard.data_key(env, request.arg(1))?;
     let value = shard.read::<StringValue>(env, &key)?;
@@ -274,7 +273,7 @@ pub(crate) fn incrby(
     request: Request<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
-    let by = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    let by = parse_integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
     add(shard, env, request, out, by)
 }
 
@@ -285,7 +284,7 @@ pub(crate) fn decrby(
     request: Request<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
-    let by = integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+    let by = parse_integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
     let by = by
         .checked_neg()
         .ok_or(CommandError::Refused("decrement would overflow"))?;

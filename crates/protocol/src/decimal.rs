@@ -1,8 +1,9 @@
 //! Integers in text.
 
-/// The strict integer of the protocol, as Redis's `string2ll`: an optional `-`, no `+`, no leading zero, no blank, no `-0`,
-/// within `i64`.
-pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
+/// The integer that this is the one text of, as Redis's `string2ll`: an optional `-`, no `+`, no leading zero, no blank, no `-0`,
+/// within `i64`. In lengths of the protocol, in arguments and in values.
+#[must_use]
+pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'0'] => return Some(0),
         [b'-', digits @ ..] => (true, digits),
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn integers_are_strict() {
         for n in [0, 1, -1, 10, 999, i64::MAX, i64::MIN, i64::MAX - 1] {
-            assert_eq!(parse_i64(n.to_string().as_bytes()), Some(n));
+            assert_eq!(parse_integer(n.to_string().as_bytes()), Some(n));
         }
         for bad in [
             "",
@@ -143,7 +144,7 @@ mod tests {
             "\0",
             "१",
         ] {
-            assert_eq!(parse_i64(bad.as_bytes()), None, "{bad:?}");
+            assert_eq!(parse_integer(bad.as_bytes()), None, "{bad:?}");
         }
     }
 

@@ -39,6 +39,7 @@ mod request;
 mod scan;
 mod write;
 
+pub use decimal::parse_integer;
 pub use error::ProtocolError;
 pub use limits::{ScanLimits, UNAUTHENTICATED_MAX_ARGS, UNAUTHENTICATED_MAX_BULK_BYTES};
 pub use reply::{DecodeError, Reply, decode_reply};

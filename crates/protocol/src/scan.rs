@@ -11,7 +11,7 @@
 
 use memchr::memchr;
 
-use crate::decimal::parse_i64;
+use crate::decimal::parse_integer;
 use crate::error::ProtocolError;
 use crate::inline::{ArgBytes, split_line};
 use crate::limits::{ScanLimits, UNAUTHENTICATED_MAX_ARGS, UNAUTHENTICATED_MAX_BULK_BYTES};
@@ -230,7 +230,7 @@ impl Scanner {
         let Some(line_end) = self.find_line_end(buf, ProtocolError::TooBigMultibulkCount)? else {
             return Ok(incomplete_line(buf));
         };
-        let count = parse_i64(&buf[1..line_end]).ok_or(ProtocolError::InvalidMultibulkLength)?;
+        let count = parse_integer(&buf[1..line_end]).ok_or(ProtocolError::InvalidMultibulkLength)?;
         // A negative count is an empty request.
         let count = usize::try_from(count).unwrap_or(0);
         if count > self.limits.max_args {
@@ -310,7 +310,7 @@ impl Scanner {
         if buf[pos] != b'$' {
             return Err(ProtocolError::ExpectedDollar(buf[pos]));
         }
-        let len = parse_i64(&buf[pos + 1..line_end]).ok_or(ProtocolError::InvalidBulkLength)?;
+        let len = parse_integer(&buf[pos + 1..line_end]).ok_or(ProtocolError::InvalidBulkLength)?;
         let len = usize::try_from(len).map_err(|_| ProtocolError::InvalidBulkLength)?;
         if len > self.limits.max_bulk_bytes {
             return Err(ProtocolError::InvalidBulkLength);

@@ -1,7 +1,7 @@
 //! What is not in a page itself: large states and Redis values, owned by the page, named by a number.
 
-use crate::layout::size_class;
 use crate::value::StoredValue;
+use tollgate_values::size_class;
 
 /// One of them.
 pub(crate) enum Content {

@@ -1,9 +1,10 @@
 //! A slot that has outgrown one page: pages split by the top bits of the hash (extendible hashing).
 
 use crate::arena::LARGEST_BLOCK_BYTES;
-use crate::layout::{Bounds, size_class};
+use crate::layout::Bounds;
 use crate::page::Page;
 use crate::rebuild::Workshop;
+use tollgate_values::size_class;
 
 /// The most hash bits that a directory looks at. With seeded hashes and hundreds of entries in a page it is not reached
 /// below 10^10 entries in one slot; a page at this depth grows to [`LAST_BOUNDS`] instead of being split.

@@ -1,4 +1,4 @@
-//! Sizes: the allocator's classes, and how a page divides its bytes between index and entries.
+//! Sizes: how a page divides its bytes between index and entries.
 
 use crate::arena::block_bytes;
 
@@ -30,20 +30,6 @@ pub(crate) const UNIT_BYTES: usize = 4;
 
 /// The smallest index: a group must not meet itself.
 const MIN_INDEX: usize = GROUP;
-
-/// The size that jemalloc gives for `bytes` (jemalloc(3), "Implementation notes"): multiples of 16 up to 128, then four
-/// classes for each doubling. 8 below that.
-pub(crate) fn size_class(bytes: usize) -> usize {
-    match bytes {
-        0 => 0,
-        1..=8 => 8,
-        9..=128 => bytes.next_multiple_of(16),
-        _ => {
-            let below = (bytes - 1).ilog2();
-            bytes.next_multiple_of(1 << (below - 2))
-        }
-    }
-}
 
 /// How many of `index_len` positions may be in use, tombstones included: seven eighths.
 pub(crate) fn max_load(index_len: usize) -> usize {
@@ -102,35 +88,6 @@ impl Layout {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn size_classes_of_jemalloc() {
-        let expected = [
-            (1, 8),
-            (8, 8),
-            (9, 16),
-            (16, 16),
-            (17, 32),
-            (33, 48),
-            (113, 128),
-            (128, 128),
-            (129, 160),
-            (161, 192),
-            (256, 256),
-            (257, 320),
-            (3072, 3072),
-            (3073, 3584),
-            (3585, 4096),
-            (4097, 5120),
-            (16384, 16384),
-            (16385, 20480),
-            (65536, 65536),
-            (65537, 81920),
-        ];
-        for (bytes, class) in expected {
-            assert_eq!(size_class(bytes), class, "{bytes}");
-        }
-    }
 
     proptest! {
         #[test]

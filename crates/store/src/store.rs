@@ -8,12 +8,13 @@ use crate::entry::{
 use crate::expiry::{Base, Expiry};
 use crate::grave::Grave;
 use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, Keyspace, Space};
-use crate::layout::{Bounds, size_class};
+use crate::layout::Bounds;
 use crate::page::{PageRef, Spot};
 use crate::rebuild::Workshop;
 use crate::slot::{SLOTS, slot_of};
 use crate::slot_map::SlotMap;
 use std::ops::Range;
+use tollgate_values::size_class;
 
 /// What a slot has besides its entries. It travels with the slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

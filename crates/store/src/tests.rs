@@ -22,7 +22,7 @@ fn put_numbered(store: &mut Store, bytes: &[u8], expiry: Expiry, number: u32) {
 
 /// What is allocated, added up from scratch.
 fn allocated(store: &Store) -> usize {
-    let class = crate::layout::size_class;
+    let class = tollgate_values::size_class;
     let mut bytes = class(size_of_val(&*store.metas));
     for table in &store.tables {
         bytes += class(size_of_val(&*table.maps));

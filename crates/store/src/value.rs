@@ -4,9 +4,8 @@ use crate::blocks::Content;
 use crate::entry::{self, New};
 use crate::expiry::Expiry;
 use crate::key::Key;
-use crate::layout::size_class;
 use crate::store::{Place, Store};
-use tollgate_values::Value;
+use tollgate_values::{Value, size_class};
 
 /// A Redis value with its key and the time from which it does not exist any more.
 ///

@@ -8,7 +8,8 @@ use crate::partition::Keyed;
 use crate::partitions::Partitions;
 use crate::sample::{Sample, below};
 use crate::seed::HashSeed;
-use crate::text::{Text, parse_integer};
+use crate::text::Text;
+use tollgate_protocol::parse_integer;
 
 /// A [set](https://redis.io/docs/latest/develop/data-types/sets/). A small one of integers is sorted; another small one keeps its
 /// members in the order in which they were added. As Redis's intsets and listpacks.

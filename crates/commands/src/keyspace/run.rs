@@ -4,11 +4,10 @@ use super::{
     KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, Pattern, STEP_ENTRIES_MAX, ScanCursor,
     ScanOp, TypeFilter,
 };
-use crate::number::integer;
 use crate::{CommandError, Env};
 use std::ops::Range;
 use std::sync::Arc;
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 
 /// How many keys SCAN looks at if the client says nothing.
 const SCAN_COUNT: usize = 10;
@@ -128,7 +127,7 @@ impl KeyspaceRun {
                 return Err(CommandError::Syntax);
             };
             if option.eq_ignore_ascii_case(b"COUNT") {
-                let count = integer(value).ok_or(CommandError::NotAnInteger)?;
+                let count = parse_integer(value).ok_or(CommandError::NotAnInteger)?;
                 let count = usize::try_from(count).ok().filter(|&count| count > 0);
                 want = count.ok_or(CommandError::Syntax)?.min(self.limits.keys_max);
             } else if option.eq_ignore_ascii_case(b"MATCH") {

@@ -1,6 +1,6 @@
 //! How large Redis's listpack would be: it decides between the encodings of a list.
 
-use crate::text::parse_integer;
+use tollgate_protocol::parse_integer;
 
 /// Bytes of an empty listpack.
 pub(super) const EMPTY_BYTES: usize = 7;

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use crate::allocation::size_class;
 use crate::encoding::{EMBSTR_BYTES_MAX, Encoding};
-use crate::text::{Text, parse_integer};
+use crate::text::Text;
+use tollgate_protocol::parse_integer;
 
 /// Buffers grow to twice what is asked for up to this, as those of Redis do, and by an eighth above.
 const DOUBLED_BYTES: usize = 1 << 20;

@@ -168,8 +168,8 @@ proptest! {
             2 => LexBound::Inclusive(ends[at].as_bytes()),
             _ => LexBound::Exclusive(ends[at].as_bytes()),
         };
-        let after = |member: &str| match kinds[0] { 0 => true, 1 => false, 2 => member >= &ends[0], _ => member > &ends[0] };
-        let before = |member: &str| match kinds[1] { 0 => false, 1 => true, 2 => member <= &ends[1], _ => member < &ends[1] };
+        let after = |member: &str| match kinds[0] { 0 => true, 1 => false, 2 => member >= ends[0].as_str(), _ => member > ends[0].as_str() };
+        let before = |member: &str| match kinds[1] { 0 => false, 1 => true, 2 => member <= ends[1].as_str(), _ => member < ends[1].as_str() };
         let expected: Vec<&[u8]> = members
             .iter()
             .filter(|member| after(member) && before(member))
