@@ -21,10 +21,12 @@ mod keyspace;
 mod lookup;
 mod node_view;
 mod object;
+mod room;
 mod rules;
 mod server;
 mod session;
 mod shard;
+mod stats;
 mod strings;
 mod syntax;
 mod table;
@@ -34,12 +36,12 @@ mod test_node;
 mod test_request;
 #[cfg(test)]
 mod test_shard;
+mod ttl;
 
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
 pub use info::memory_policy;
-pub use keys::EXPIRE_MAX_US;
 pub use keyspace::{
     KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Pattern,
     STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned, TypeFilter,
@@ -47,8 +49,10 @@ pub use keyspace::{
 pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
-pub use shard::{FaultKind, PolicyStats, Shard, ShardConfig, ShardError, ShardStats, Step, Verdict, WhenFull};
+pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
+pub use stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 pub use table::{ALL, ConnectionFn, KeyFn, Run, Spec};
+pub use ttl::EXPIRE_MAX_US;
 
 /// The version of Redis whose commands, options, errors and replies these are.
 pub const REDIS_VERSION: &str = "7.2.4";

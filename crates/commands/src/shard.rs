@@ -3,16 +3,17 @@
 use crate::check::{CheckQueue, OrderMemo};
 use crate::env::Env;
 use crate::error::CommandError;
+use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Run, Spec};
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_script::{
-    Batch, Fault, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
+    Batch, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
     PolicySource,
 };
-use tollgate_store::{Expiry, Key, NO_PARAMS, Relief, State, Store, Trash};
+use tollgate_store::{Expiry, Key, NO_PARAMS, State, Store, Trash};
 
 /// What a shard does when it has no memory for a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,87 +46,6 @@ pub struct ShardConfig {
     pub when_full: WhenFull,
     /// The longest that a bucket which is full again is kept, in microseconds.
     pub idle_us: u64,
-}
-
-/// What a check came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Admitted.
-    Allowed,
-    /// Not admitted.
-    Denied,
-    /// Answered with an error.
-    Error,
-}
-
-/// Checks of one policy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PolicyStats {
-    /// Admitted checks, peeks included.
-    pub allowed: u64,
-    /// Denied checks.
-    pub denied: u64,
-    /// Checks that the policy failed to decide, or that had no memory, or met another policy's bucket.
-    pub errors: u64,
-    /// Of those, failed calls of the policy, by [`FaultKind`].
-    pub faults: [u64; FaultKind::ALL.len()],
-}
-
-/// How a call of a policy failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultKind {
-    /// The file raised an error.
-    Error,
-    /// It ran longer than its budget.
-    Budget,
-    /// It took more memory than it may.
-    Memory,
-    /// It returned, or was given, what its contract excludes.
-    BadResult,
-}
-
-impl FaultKind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Error, Self::Budget, Self::Memory, Self::BadResult];
-
-    fn of(fault: &Fault) -> Self {
-        match fault {
-            Fault::Error(_) => Self::Error,
-            Fault::Budget { .. } => Self::Budget,
-            Fault::Memory { .. } => Self::Memory,
-            Fault::BadResult(_) | Fault::Lacks(_) | Fault::StateSize { .. } => Self::BadResult,
-        }
-    }
-}
-
-/// What a shard counts. It only grows; the node publishes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ShardStats {
-    /// By policy, in the order of the host's ids.
-    pub policies: Vec<PolicyStats>,
-    /// Buckets dropped because they were full again.
-    pub expired: u64,
-    /// Buckets dropped for want of memory.
-    pub shed: u64,
-    /// New keys refused for want of memory.
-    pub out_of_memory: u64,
-    /// Checks refused because every interned limit was in use.
-    pub too_many_limits: u64,
-    /// Commands refused because their key was too long.
-    pub keys_too_long: u64,
-}
-
-impl ShardStats {
-    pub(crate) fn count(&mut self, policy: PolicyId, verdict: Verdict) {
-        let Some(stats) = self.policies.get_mut(policy.index()) else {
-            return;
-        };
-        match verdict {
-            Verdict::Allowed => stats.allowed += 1,
-            Verdict::Denied => stats.denied += 1,
-            Verdict::Error => stats.errors += 1,
-        }
-    }
 }
 
 /// The parameters that the shard interned last: most traffic has few, and runs of one.
@@ -165,8 +85,8 @@ pub struct Shard {
     last_params: Option<LastParams>,
     /// Whoever replaces rules or policies replaces this, too.
     pub(crate) last_order: OrderMemo,
-    max_memory_bytes: usize,
-    when_full: WhenFull,
+    pub(crate) max_memory_bytes: usize,
+    pub(crate) when_full: WhenFull,
     idle_us: u64,
     draw: u64,
     pub(crate) trash: Vec<Trash>,
@@ -416,47 +336,6 @@ impl Shard {
         true
     }
 
-    /// Makes room for one more entry, by the rule of the configuration.
-    pub(crate) fn make_room(&mut self, drops_max: usize) -> Result<(), CommandError> {
-        /// Flushed entries freed for one new entry while there is no room.
-        const FREED_FOR_ONE: usize = 64;
-        /// Entries looked at to find one that is cheap to lose, as Redis samples for its evictions.
-        const SAMPLES: usize = 8;
-        if self.max_memory_bytes == 0 {
-            return Ok(());
-        }
-        for _ in 0..drops_max {
-            if self.store.bytes() < self.max_memory_bytes {
-                return Ok(());
-            }
-            let relief = match self.when_full {
-                WhenFull::Refuse => None,
-                WhenFull::Shed => {
-                    let draw = self.next_draw();
-                    self.store.relieve(draw, SAMPLES)
-                }
-            };
-            match relief {
-                Some(Relief::Compacted) => {}
-                Some(Relief::Evict(place)) => {
-                    if let Some(params) = self.store.remove_at(place).params {
-                        self.policies.release(ParamsId(params));
-                    }
-                    self.stats.shed += 1;
-                }
-                None => {
-                    // What was flushed may still take memory.
-                    if self.trash.is_empty() {
-                        self.stats.out_of_memory += 1;
-                        return Err(CommandError::OutOfMemory);
-                    }
-                    self.free_trash(FREED_FOR_ONE);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The next number of a cheap pseudo-random sequence (SplitMix64).
     pub(crate) fn next_draw(&mut self) -> u64 {
         self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -591,34 +470,4 @@ pub enum ShardError {
     /// There is no default policy.
     #[error("there is no policy named '{DEFAULT_POLICY}'")]
     NoDefaultPolicy,
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::test_shard::TestShards;
-    use tollgate_store::Keyspace;
-
-    #[test]
-    fn shedding_drops_no_more_than_the_bound_asks_for() {
-        const BOUND: usize = 8 << 20;
-        let mut shards = TestShards::new(1);
-        shards.shards[0].max_memory_bytes = BOUND;
-        let (mut fitted, mut fewest, mut most_bytes) = (0, usize::MAX, 0);
-        for number in 0..250_000 {
-            shards.check(&format!("key:{number:08}"));
-            let shard = &shards.shards[0];
-            let kept = shard.store.len(Keyspace::Db(0));
-            if shard.stats.shed == 0 {
-                fitted = kept;
-            } else {
-                fewest = fewest.min(kept);
-                most_bytes = most_bytes.max(shard.store.bytes());
-            }
-        }
-        assert!(
-            fewest * 100 >= fitted * 95,
-            "{fitted} fitted, but only {fewest} were kept"
-        );
-        assert!(most_bytes * 100 <= BOUND * 101, "{most_bytes} bytes");
-    }
 }

@@ -122,3 +122,25 @@ impl TestShards {
         self.now_us += ms * 1000;
     }
 }
+
+/// What commands on a key answer when it does not exist.
+const GONE: [(&str, &str); 8] = [
+    ("EXISTS k", ":0\r\n"),
+    ("TOUCH k", ":0\r\n"),
+    ("TYPE k", "+none\r\n"),
+    ("TTL k", ":-2\r\n"),
+    ("PTTL k", ":-2\r\n"),
+    ("OBJECT ENCODING k", "$-1\r\n"),
+    ("MEMORY USAGE k", "$-1\r\n"),
+    ("PERSIST k", ":0\r\n"),
+];
+
+/// Asserts that there is no key.
+pub(crate) fn assert_gone(shards: &mut TestShards) {
+    for (command, reply) in GONE {
+        assert_eq!(shards.run(command), reply, "{command}");
+    }
+    assert_eq!(shards.run("KEYS *"), "*0\r\n");
+    assert_eq!(shards.run("SCAN 0"), "*2\r\n$1\r\n0\r\n*0\r\n");
+    assert_eq!(shards.run("RANDOMKEY"), "$-1\r\n");
+}

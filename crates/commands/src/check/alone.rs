@@ -2,7 +2,8 @@
 
 use super::Order;
 use super::reply::{Shown, decision, write, write_rl};
-use crate::shard::{Kept, Shard, Verdict};
+use crate::shard::{Kept, Shard};
+use crate::stats::Verdict;
 use crate::{CommandError, Env};
 use tollgate_limiter::{Cost, Quota, Source};
 use tollgate_protocol::{ReplyWriter, Request};

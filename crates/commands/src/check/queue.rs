@@ -6,7 +6,8 @@
 
 use super::reply::{Shown, decision, write};
 use super::{Order, Shape, Subject};
-use crate::shard::{Kept, Shard, Verdict};
+use crate::shard::{Kept, Shard};
+use crate::stats::Verdict;
 use crate::{CommandError, Env};
 use tollgate_protocol::{Proto, Request};
 use tollgate_script::{Batch, MAX_BATCH, OpIx, ParamsId, PolicyId, Progress, StateIn, StateIx};

@@ -2,7 +2,7 @@
 
 use super::{Run, Spec};
 use crate::keyspace::KeyspaceCommand;
-use crate::{keys, object};
+use crate::{keys, object, ttl};
 
 const BASE: Spec = Spec {
     group: "generic",
@@ -104,7 +104,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "1.0.0",
         syntax: "key seconds [NX|XX|GT|LT]",
         summary: "Sets for how many seconds a key exists; a bucket not shorter than until it is full again.",
-        run: Run::Key(keys::expire),
+        run: Run::Key(ttl::expire),
         ..ONE_KEY
     },
     Spec {
@@ -115,7 +115,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "1.2.0",
         syntax: "key unix-time-seconds [NX|XX|GT|LT]",
         summary: "Sets the Unix time in seconds until which a key exists.",
-        run: Run::Key(keys::expireat),
+        run: Run::Key(ttl::expireat),
         ..ONE_KEY
     },
     Spec {
@@ -126,7 +126,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "7.0.0",
         syntax: "key",
         summary: "Returns the Unix time in seconds until which a key exists.",
-        run: Run::Key(keys::expiretime),
+        run: Run::Key(ttl::expiretime),
         ..ONE_KEY
     },
     Spec {
@@ -157,7 +157,7 @@ pub(super) const SPECS: &[Spec] = &[
         key_use: &["RW", "update"],
         since: "2.2.0",
         summary: "Takes back what EXPIRE set; a bucket may then go once it is full again.",
-        run: Run::Key(keys::persist),
+        run: Run::Key(ttl::persist),
         ..ONE_KEY
     },
     Spec {
@@ -168,7 +168,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "2.6.0",
         syntax: "key milliseconds [NX|XX|GT|LT]",
         summary: "Sets for how many milliseconds a key exists.",
-        run: Run::Key(keys::pexpire),
+        run: Run::Key(ttl::pexpire),
         ..ONE_KEY
     },
     Spec {
@@ -179,7 +179,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "2.6.0",
         syntax: "key unix-time-milliseconds [NX|XX|GT|LT]",
         summary: "Sets the Unix time in milliseconds until which a key exists.",
-        run: Run::Key(keys::pexpireat),
+        run: Run::Key(ttl::pexpireat),
         ..ONE_KEY
     },
     Spec {
@@ -190,7 +190,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "7.0.0",
         syntax: "key",
         summary: "Returns the Unix time in milliseconds until which a key exists.",
-        run: Run::Key(keys::pexpiretime),
+        run: Run::Key(ttl::pexpiretime),
         ..ONE_KEY
     },
     Spec {
@@ -200,7 +200,7 @@ pub(super) const SPECS: &[Spec] = &[
         tips: &["nondeterministic_output"],
         since: "2.6.0",
         summary: "Returns the milliseconds for which a key still exists.",
-        run: Run::Key(keys::pttl),
+        run: Run::Key(ttl::pttl),
         ..ONE_KEY
     },
     Spec {
@@ -240,7 +240,7 @@ pub(super) const SPECS: &[Spec] = &[
         tips: &["nondeterministic_output"],
         since: "1.0.0",
         summary: "Returns the seconds for which a key still exists.",
-        run: Run::Key(keys::ttl),
+        run: Run::Key(ttl::ttl),
         ..ONE_KEY
     },
     Spec {

@@ -1,0 +1,78 @@
+//! Memory for new entries, when there is a bound.
+
+use crate::{CommandError, Shard, WhenFull};
+use tollgate_script::ParamsId;
+use tollgate_store::Relief;
+
+impl Shard {
+    /// Makes room for one more entry, by the rule of the configuration.
+    pub(crate) fn make_room(&mut self, drops_max: usize) -> Result<(), CommandError> {
+        /// Flushed entries freed for one new entry while there is no room.
+        const FREED_FOR_ONE: usize = 64;
+        /// Entries looked at to find one that is cheap to lose, as Redis samples for its evictions.
+        const SAMPLES: usize = 8;
+        if self.max_memory_bytes == 0 {
+            return Ok(());
+        }
+        for _ in 0..drops_max {
+            if self.store.bytes() < self.max_memory_bytes {
+                return Ok(());
+            }
+            let relief = match self.when_full {
+                WhenFull::Refuse => None,
+                WhenFull::Shed => {
+                    let draw = self.next_draw();
+                    self.store.relieve(draw, SAMPLES)
+                }
+            };
+            match relief {
+                Some(Relief::Compacted) => {}
+                Some(Relief::Evict(place)) => {
+                    if let Some(params) = self.store.remove_at(place).params {
+                        self.policies.release(ParamsId(params));
+                    }
+                    self.stats.shed += 1;
+                }
+                None => {
+                    // What was flushed may still take memory.
+                    if self.trash.is_empty() {
+                        self.stats.out_of_memory += 1;
+                        return Err(CommandError::OutOfMemory);
+                    }
+                    self.free_trash(FREED_FOR_ONE);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_shard::TestShards;
+    use tollgate_store::Keyspace;
+
+    #[test]
+    fn shedding_drops_no_more_than_the_bound_asks_for() {
+        const BOUND: usize = 8 << 20;
+        let mut shards = TestShards::new(1);
+        shards.shards[0].max_memory_bytes = BOUND;
+        let (mut fitted, mut fewest, mut most_bytes) = (0, usize::MAX, 0);
+        for number in 0..250_000 {
+            shards.check(&format!("key:{number:08}"));
+            let shard = &shards.shards[0];
+            let kept = shard.store.len(Keyspace::Db(0));
+            if shard.stats.shed == 0 {
+                fitted = kept;
+            } else {
+                fewest = fewest.min(kept);
+                most_bytes = most_bytes.max(shard.store.bytes());
+            }
+        }
+        assert!(
+            fewest * 100 >= fitted * 95,
+            "{fitted} fitted, but only {fewest} were kept"
+        );
+        assert!(most_bytes * 100 <= BOUND * 101, "{most_bytes} bytes");
+    }
+}
