@@ -2,7 +2,7 @@
 
 use crate::keys::Present;
 use crate::{CommandError, Env, Shard};
-use tollgate_store::{Expiry, Key, Space, Taken};
+use tollgate_store::{Expiry, Key, Place, Space, Taken};
 use tollgate_values::Value;
 
 /// Entries dropped at most to make room for a value.
@@ -48,41 +48,32 @@ impl Shard {
         present
     }
 
-    /// The value of a key, if it exists.
+    /// The value of a key, if it exists, and where it is.
     ///
     /// # Errors
     /// WRONGTYPE if it is of another type, or a bucket.
-    pub(crate) fn read<T: Typed>(&mut self, env: &Env, key: &Key<'_>) -> Result<Option<&T>, CommandError> {
-        let Some(present) = self.settled(env, key) else {
+    pub(crate) fn read_at<T: Typed>(&mut self, env: &Env, key: &Key<'_>) -> Result<Option<(Place, &T)>, CommandError> {
+        let Some(Present { place, .. }) = self.settled(env, key) else {
             return Ok(None);
         };
-        let value = self.store.value(present.place).and_then(|stored| T::of(&stored.value));
-        value.map(Some).ok_or(CommandError::WrongType)
+        let value = self.store.value(place).and_then(|stored| T::of(&stored.value));
+        value.map(|value| Some((place, value))).ok_or(CommandError::WrongType)
     }
 
-    /// Changes the value of a key, if it exists.
+    /// The value of a key, if it exists.
     ///
     /// # Errors
-    /// As [`Shard::read`].
-    pub(crate) fn change<T: Typed, R>(
-        &mut self,
-        env: &Env,
-        key: &Key<'_>,
-        change: impl FnOnce(&mut T) -> R,
-    ) -> Result<Option<R>, CommandError> {
-        let Some(present) = self.settled(env, key) else {
-            return Ok(None);
-        };
-        let changed = self
-            .store
-            .value(present.place)
-            .and_then(|stored| T::of(&stored.value))
-            .is_some()
-            .then(|| {
-                self.store
-                    .change_value(present.place, |stored| T::of_mut(&mut stored.value).map(change))
-            });
-        changed.flatten().flatten().map(Some).ok_or(CommandError::WrongType)
+    /// As [`Shard::read_at`].
+    pub(crate) fn read<T: Typed>(&mut self, env: &Env, key: &Key<'_>) -> Result<Option<&T>, CommandError> {
+        Ok(self.read_at(env, key)?.map(|(_, value)| value))
+    }
+
+    /// Changes the value that [`Shard::read_at`] has just found at a place. `None` if it is no longer there, which nothing in between
+    /// can have done.
+    pub(crate) fn change_at<T: Typed, R>(&mut self, place: Place, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.store
+            .change_value(place, |stored| T::of_mut(&mut stored.value).map(change))
+            .flatten()
     }
 
     /// Stores a value in place of whatever the key holds.

@@ -237,16 +237,15 @@ pub(crate) fn append(
 ) -> Result<(), CommandError> {
     let key = shard.data_key(env, request.arg(1))?;
     let more = request.arg(2);
-    let length = match shard.read::<StringValue>(env, &key)?.map(StringValue::len) {
-        Some(length) if length + more.len() > STRING_BYTES_MAX => {
+    shard.make_room_for_value()?;
+    let found = shard.read_at::<StringValue>(env, &key)?;
+    let length = match found.map(|(place, value)| (place, value.len())) {
+        Some((_, length)) if length + more.len() > STRING_BYTES_MAX => {
             return Err(CommandError::Refused(
                 "string exceeds maximum allowed size (proto-max-bulk-len)",
             ));
         }
-        Some(_) => {
-            shard.make_room_for_value()?;
-            shard.change(env, &key, |value: &mut StringValue| value.append(more))?
-        }
+        Some((place, _)) => shard.change_at(place, |value: &mut StringValue| value.append(more)),
         None => {
             shard.set_value(env, &key, string(more), Expiry::NEVER)?;
             Some(more.len())
@@ -293,18 +292,16 @@ pub(crate) fn decrby(
 
 fn add(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>, by: i64) -> Result<(), CommandError> {
     let key = shard.data_key(env, request.arg(1))?;
-    let before = match shard.read::<StringValue>(env, &key)? {
-        Some(value) => Some(value.integer().ok_or(CommandError::NotAnInteger)?),
+    let before = match shard.read_at::<StringValue>(env, &key)? {
+        Some((place, value)) => Some((place, value.integer().ok_or(CommandError::NotAnInteger)?)),
         None => None,
     };
     let sum = before
-        .unwrap_or(0)
+        .map_or(0, |(_, integer)| integer)
         .checked_add(by)
         .ok_or(CommandError::Refused("increment or decrement would overflow"))?;
-    if before.is_some() {
-        shard.change(env, &key, |value: &mut StringValue| {
-            *value = StringValue::from_integer(sum)
-        })?;
+    if let Some((place, _)) = before {
+        shard.change_at(place, |value: &mut StringValue| *value = StringValue::from_integer(sum));
     } else {
         let value = Value::String(Box::new(StringValue::from_integer(sum)));
         shard.set_value(env, &key, value, Expiry::NEVER)?;
