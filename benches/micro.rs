@@ -288,6 +288,7 @@ fn shard(report: &mut Report) -> Timed<()> {
                 max_memory_bytes: 0,
                 when_full: WhenFull::Shed,
                 idle_us: 3_600_000_000,
+                string_bytes_max: 512 << 20,
             })?;
             let mut queue = CheckQueue::default();
             let mut scanner = Scanner::new(ScanLimits::default());

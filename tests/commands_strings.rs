@@ -208,6 +208,8 @@ fn buckets_and_strings_share_the_keys() {
         wrong
     );
     assert_eq!(client.line("CL.THROTTLE s 5 5 60").error(), wrong);
+    assert_eq!(client.line("RL.REFUND s 1").error(), wrong);
+    assert_eq!(client.line("RL.RESET s").error(), wrong);
     assert_eq!(client.line("GET s").text(), "5");
     assert_eq!(client.line("RL.CHECK b LIMIT 5 PER 1m").items()[0].int(), 1);
     for command in [
@@ -234,6 +236,27 @@ fn buckets_and_strings_share_the_keys() {
     assert_eq!(client.line("TYPE s").text(), "bucket");
     assert_eq!(client.line("SCAN 0 TYPE string").items()[1].items().len(), 0);
     assert_eq!(client.line("DBSIZE").int(), 4);
+}
+
+#[test]
+fn a_string_does_not_outgrow_its_bound() {
+    let node = Node::start(&["--workers", "1", "--set", "limits.string_bytes=65536"]);
+    let mut client = node.client();
+    let half = "x".repeat(32_768);
+    assert_eq!(client.command(&["APPEND", "s", &half]).int(), 32_768);
+    assert_eq!(client.command(&["APPEND", "s", &half]).int(), 65_536);
+    let refused = client.command(&["APPEND", "s", "x"]);
+    assert_eq!(
+        refused.error(),
+        "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+    );
+    assert_eq!(client.line("STRLEN s").int(), 65_536);
+    let hits = || node.metric("tollgate_limit_hit_total{limit=\"string_bytes\"}");
+    let started = std::time::Instant::now();
+    while hits() != Some(1.0) {
+        assert!(started.elapsed().as_secs() < 20, "{:?}", hits());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -89,6 +89,7 @@ fn shard() -> Shard {
         max_memory_bytes: 0,
         when_full: WhenFull::Shed,
         idle_us: 3_600_000_000,
+        string_bytes_max: 512 << 20,
     })
     .expect("the built-in policies")
 }

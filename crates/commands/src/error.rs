@@ -107,6 +107,9 @@ pub enum CommandError {
     /// A key longer than the store takes.
     #[error("ERR key is longer than {0} bytes")]
     KeyTooLong(usize),
+    /// A string that would become longer than the node takes.
+    #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
+    StringTooLong,
     /// A pattern, or several together, longer than the node takes.
     #[error("ERR pattern is longer than {0} bytes")]
     PatternTooLong(usize),

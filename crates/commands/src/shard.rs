@@ -46,6 +46,8 @@ pub struct ShardConfig {
     pub when_full: WhenFull,
     /// The longest that a bucket which is full again is kept, in microseconds.
     pub idle_us: u64,
+    /// The longest that a string may become, in bytes.
+    pub string_bytes_max: usize,
 }
 
 /// The parameters that the shard interned last: most traffic has few, and runs of one.
@@ -88,6 +90,7 @@ pub struct Shard {
     pub(crate) max_memory_bytes: usize,
     pub(crate) when_full: WhenFull,
     idle_us: u64,
+    pub(crate) string_bytes_max: usize,
     draw: u64,
     pub(crate) trash: Vec<Trash>,
 }
@@ -149,6 +152,7 @@ impl Shard {
             max_memory_bytes: config.max_memory_bytes,
             when_full: config.when_full,
             idle_us: config.idle_us,
+            string_bytes_max: config.string_bytes_max,
             draw: config.seed,
             trash: Vec::new(),
         })
@@ -205,6 +209,7 @@ impl Shard {
                 match error {
                     CommandError::KeyTooLong(_) => self.stats.keys_too_long += 1,
                     CommandError::TooManyLimits(_) => self.stats.too_many_limits += 1,
+                    CommandError::StringTooLong => self.stats.strings_too_long += 1,
                     _ => {}
                 }
                 error.write(out, env.proto);

@@ -68,6 +68,8 @@ pub struct ShardStats {
     pub too_many_limits: u64,
     /// Commands refused because their key was too long.
     pub keys_too_long: u64,
+    /// Commands refused because a string would have become too long.
+    pub strings_too_long: u64,
 }
 
 impl ShardStats {

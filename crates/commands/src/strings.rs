@@ -6,9 +6,6 @@ use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 use tollgate_store::{Expiry, Key};
 use tollgate_values::{StringValue, Value};
 
-/// The longest string, in bytes: Redis's `proto-max-bulk-len`.
-const STRING_BYTES_MAX: usize = 512 << 20;
-
 fn string(text: &[u8]) -> Value {
     Value::String(Box::new(StringValue::new(text)))
 }
@@ -238,12 +235,11 @@ pub(crate) fn append(
     let key = shard.data_key(env, request.arg(1))?;
     let more = request.arg(2);
     shard.make_room_for_value()?;
+    let bytes_max = shard.string_bytes_max;
     let found = shard.read_at::<StringValue>(env, &key)?;
     let length = match found.map(|(place, value)| (place, value.len())) {
-        Some((_, length)) if length + more.len() > STRING_BYTES_MAX => {
-            return Err(CommandError::Refused(
-                "string exceeds maximum allowed size (proto-max-bulk-len)",
-            ));
+        Some((_, length)) if length + more.len() > bytes_max => {
+            return Err(CommandError::StringTooLong);
         }
         Some((place, _)) => shard.change_at(place, |value: &mut StringValue| value.append(more)),
         None => {

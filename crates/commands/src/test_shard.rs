@@ -47,6 +47,7 @@ impl TestShards {
                 max_memory_bytes: 0,
                 when_full: WhenFull::Shed,
                 idle_us: 3_600_000_000,
+                string_bytes_max: 1 << 20,
             })
             .unwrap()
         };

@@ -91,6 +91,10 @@ bounds! {
     bulk_bytes / BulkBytes: 512 * MIB, Bytes(1 << 16, 1 << 29), "bytes",
         "the client gets the error and is closed",
         "ERR Protocol error: invalid bulk length";
+    /// Bytes of one string that is put together by several commands, as by APPEND.
+    string_bytes / StringBytes: 512 * MIB, Bytes(1 << 16, 1 << 29), "bytes",
+        "the command gets the error",
+        "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
     /// Bytes of one inline request, or of the line that announces an array or an argument.
     inline_bytes / InlineBytes: 1 << 16, Bytes(1 << 10, 1 << 24), "bytes",
         "the client gets the error and is closed",

@@ -26,6 +26,7 @@ pub fn publish(worker: &Worker) {
     counters
         .limit_hits(Bound::MaxMemory)
         .set(stats.out_of_memory + stats.shed);
+    counters.limit_hits(Bound::StringBytes).set(stats.strings_too_long);
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);
     counters.expired.set(stats.expired);
     counters.shed.set(stats.shed);

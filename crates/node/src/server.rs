@@ -252,6 +252,7 @@ fn start_workers(
             max_memory_bytes: (node.config.storage.max_memory_bytes as usize).div_ceil(workers),
             when_full: when_full(&node.config),
             idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
+            string_bytes_max: node.config.limits.string_bytes,
         };
         let (node, listener, ready) = (Arc::clone(node), listener.take(), ready.clone());
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));
