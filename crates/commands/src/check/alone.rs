@@ -237,6 +237,7 @@ pub(crate) fn rl_reset(
 ) -> Result<(), CommandError> {
     let (space, _) = shard.subject(env, request, 2)?;
     let key = shard.bucket_key(space, request.arg(1))?;
+    shard.expect_no_value(env, &key)?;
     let was_there = shard.remove_live(env, &key)?;
     ReplyWriter::new(out, env.proto).int(i64::from(was_there));
     Ok(())
@@ -266,6 +267,7 @@ pub(crate) fn rl_refund(
         .map_err(|e| CommandError::Amount(tollgate_limiter::AmountError { field: "amount", ..e }))?;
     let (space, rule) = shard.subject(env, request, 3)?;
     let key = shard.bucket_key(space, request.arg(1))?;
+    shard.expect_no_value(env, &key)?;
     // A bucket that is full by now is as if it were not there, whether it has been swept or not.
     shard.remove_if_full(env, &key);
     let live = shard.live(&key);

@@ -77,7 +77,8 @@ enum Asked {
     OtherPolicy(ParamsId),
 }
 
-/// Checks of one connection's turn, or of several small ones, that wait to be decided together. Reused from turn to turn, it keeps its memory.
+/// Checks of one connection's turn, or of several small ones, that wait to be decided together. Reused from turn to turn, it
+/// keeps its memory.
 #[derive(Debug)]
 pub struct CheckQueue {
     pending: Vec<Pending>,
@@ -219,8 +220,8 @@ impl Shard {
     }
 
     /// Decides what is queued and writes the replies, in order. [`Flow::Yield`] means that the policies used up their
-    /// time and that checks are left: let others run, then call again. Of `env` only the times count: each check has its own database and
-    /// protocol.
+    /// time and that checks are left: let others run, then call again. Of `env` only the times count: each check has its own
+    /// database and protocol.
     pub fn flush(&mut self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> Flow {
         let mut spent_us = 0;
         while !queue.is_empty() {

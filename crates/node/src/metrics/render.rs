@@ -94,7 +94,7 @@ impl Metrics {
 
     fn render_store(&self, text: &mut Exposition) {
         let name = "tollgate_buckets";
-        text.family(name, Gauge, "Buckets in memory, by shard.");
+        text.family(name, Gauge, "Buckets and other values in memory, by shard.");
         self.by_shard(text, name, |worker| worker.buckets.get());
         let name = "tollgate_stored_bytes";
         text.family(name, Gauge, "Bytes of keys and buckets in memory, by shard.");
