@@ -258,6 +258,28 @@ impl Stack {
         api!(lua_next(self, index)) != 0
     }
 
+    /// The largest key of the table on the top, and how many keys it has, if all are positive whole numbers. `tick` is called for each.
+    pub(crate) fn array_keys(&self, mut tick: impl FnMut() -> Result<(), Fail>) -> Result<Option<(f64, usize)>, Fail> {
+        let (mut max, mut count) = (0.0_f64, 0);
+        self.push_nil();
+        while self.next_pair(-2) {
+            self.pop(1);
+            tick()?;
+            let is_number = self.kind(-1) == ffi::LUA_TNUMBER;
+            match self.number(-1).filter(|_| is_number) {
+                Some(key) if key >= 1.0 && key.fract() == 0.0 => {
+                    max = max.max(key);
+                    count += 1;
+                }
+                _ => {
+                    self.pop(1);
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some((max, count)))
+    }
+
     pub(crate) fn get_metatable(&self, index: c_int) -> bool {
         api!(lua_getmetatable(self, index)) != 0
     }

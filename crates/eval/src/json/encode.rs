@@ -141,27 +141,9 @@ impl Encoder<'_> {
     /// The largest index, if the table is an array.
     fn array_len(&mut self) -> Result<Option<i32>, Fail> {
         let stack = self.stack;
-        let (mut max, mut items) = (0.0_f64, 0_i64);
-        stack.push_nil();
-        while stack.next_pair(-2) {
-            stack.pop(1);
-            self.tick()?;
-            let key = if stack.kind(-1) == ffi::LUA_TNUMBER {
-                stack.number(-1)
-            } else {
-                None
-            };
-            match key {
-                Some(key) if key >= 1.0 && key.fract() == 0.0 => {
-                    max = max.max(key);
-                    items += 1;
-                }
-                _ => {
-                    stack.pop(1);
-                    return Ok(None);
-                }
-            }
-        }
+        let Some((max, items)) = stack.array_keys(|| self.tick())? else {
+            return Ok(None);
+        };
         let JsonSettings {
             sparse_ratio: ratio,
             sparse_safe: safe,
