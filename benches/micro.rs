@@ -289,6 +289,7 @@ fn shard(report: &mut Report) -> Timed<()> {
                 when_full: WhenFull::Shed,
                 idle_us: 3_600_000_000,
                 string_bytes_max: 512 << 20,
+                hash_seed: tollgate_values::HashSeed::new(7),
             })?;
             let mut queue = CheckQueue::default();
             let mut scanner = Scanner::new(ScanLimits::default());

@@ -59,9 +59,13 @@ fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     for tip in spec.tips {
         reply.bulk(tip.as_bytes());
     }
-    reply.set(usize::from(spec.first_key().is_some()));
-    if spec.first_key().is_some() {
+    let fixed = spec.first_key().is_some();
+    reply.set(usize::from(fixed) + usize::from(spec.counted > 0));
+    if fixed {
         write_key_spec(reply, spec);
+    }
+    if spec.counted > 0 {
+        write_counted_keys(reply, spec);
     }
     // Redis writes an empty set, but an array where there are some.
     match spec.subcommands.len() {
@@ -97,6 +101,21 @@ fn write_key_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     );
 }
 
+/// Where the number of keys is, with the keys behind it. Where there are fixed keys besides, those are written to, as by `*STORE`.
+fn write_counted_keys(reply: &mut ReplyWriter<'_>, spec: &Spec) {
+    let flags = match spec.first_key() {
+        Some(_) => &["RO", "access"],
+        None => spec.key_use,
+    };
+    reply.map(3);
+    reply.bulk(b"flags");
+    write_set(reply, flags.iter().copied());
+    reply.bulk(b"begin_search");
+    write_search(reply, "index", &[("index", spec.counted as i16)]);
+    reply.bulk(b"find_keys");
+    write_search(reply, "keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]);
+}
+
 fn write_search(reply: &mut ReplyWriter<'_>, kind: &str, numbers: &[(&str, i16)]) {
     reply.map(2);
     reply.bulk(b"type");
@@ -115,7 +134,8 @@ fn categories(spec: &Spec) -> Vec<&'static str> {
     if !matches!(spec.run, Run::Container) {
         match spec.group {
             "generic" => categories.push("keyspace"),
-            "string" => categories.push("string"),
+            "string" | "hash" | "list" | "set" => categories.push(spec.group),
+            "sorted-set" => categories.push("sortedset"),
             "connection" => categories.push("connection"),
             _ => {}
         }
@@ -236,23 +256,21 @@ fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<&[u8]>), Comman
             .find(|sub| name.eq_ignore_ascii_case(sub.own_name().as_bytes()));
         spec = sub.ok_or(CommandError::Refused("Invalid command specified"))?;
     }
-    let args = request.len() - FIRST;
-    let Some(first) = spec.first_key() else {
+    if spec.first_key().is_none() && spec.counted == 0 {
         return Err(CommandError::Refused("The command has no key arguments"));
-    };
-    if !spec.takes(args) {
+    }
+    let asked = request.from_arg(FIRST);
+    if !spec.takes(asked.len()) {
         return Err(CommandError::Refused(
             "Invalid number of arguments specified for command",
         ));
     }
-    let (_, last, step) = spec.keys;
-    let last = if last < 0 {
-        args - usize::from(last.unsigned_abs())
-    } else {
-        usize::from(last.unsigned_abs())
-    };
-    let positions = (first..=last).step_by(usize::from(step.unsigned_abs()).max(1));
-    Ok((spec, positions.map(|position| request.arg(FIRST + position)).collect()))
+    let keys: Vec<&[u8]> = spec.key_positions(asked).map(|position| asked.arg(position)).collect();
+    // A number of keys that is none, or too large.
+    if keys.is_empty() && spec.counted > 0 && asked.get(spec.counted) != Some(b"0") {
+        return Err(CommandError::Refused("Invalid arguments specified for command"));
+    }
+    Ok((spec, keys))
 }
 
 /// `COMMAND HELP`

@@ -1,34 +1,109 @@
-//! How commands reach Redis values: by key, with type and expiry looked after.
+//! How commands reach Redis values: by key, with type, expiry, memory, undoing and whoever watches a key looked after.
+//!
+//! Every write goes through [`Shard::change_at`], [`Shard::edit`], [`Shard::set_value`], [`Shard::set_value_expiry`] or
+//! [`Shard::remove_entry`].
 
 use crate::keys::Present;
+use crate::undo::{Inverse, Noting};
 use crate::{CommandError, Env, Shard};
+use std::ops::Deref;
 use tollgate_store::{Expiry, Key, Place, Space, Taken};
-use tollgate_values::Value;
+use tollgate_values::{Hash, HashSeed, List, Set, SortedSet, StringValue, Value};
 
 /// Entries dropped at most to make room for a value.
-const DROPS_FOR_VALUE: usize = 8;
+pub(crate) const DROPS_FOR_VALUE: usize = 8;
 
 /// A type of value, as commands ask for it.
-pub(crate) trait Typed: Sized {
+pub(crate) trait Typed: Sized + 'static {
     /// It, if the value is of this type.
     fn of(value: &Value) -> Option<&Self>;
     /// As [`Typed::of`], to change it.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
+    /// As a value of any type.
+    fn into_value(self) -> Value;
+    /// Whether a key with it does not exist: all but strings go when their last element does.
+    fn is_gone(&self) -> bool;
 }
 
-impl Typed for tollgate_values::StringValue {
-    fn of(value: &Value) -> Option<&Self> {
-        match value {
-            Value::String(string) => Some(string),
-            _ => None,
+macro_rules! typed {
+    ($kind:ident, $gone:expr) => {
+        typed!($kind, $kind, $gone);
+    };
+    ($variant:ident, $kind:ident, $gone:expr) => {
+        impl Typed for $kind {
+            fn of(value: &Value) -> Option<&Self> {
+                match value {
+                    Value::$variant(value) => Some(value),
+                    _ => None,
+                }
+            }
+
+            fn of_mut(value: &mut Value) -> Option<&mut Self> {
+                match value {
+                    Value::$variant(value) => Some(value),
+                    _ => None,
+                }
+            }
+
+            fn into_value(self) -> Value {
+                Value::$variant(Box::new(self))
+            }
+
+            fn is_gone(&self) -> bool {
+                $gone(self)
+            }
+        }
+    };
+}
+
+typed!(String, StringValue, |_: &StringValue| false);
+typed!(List, List::is_empty);
+typed!(Set, Set::is_empty);
+typed!(Hash, Hash::is_empty);
+typed!(SortedSet, SortedSet::is_empty);
+
+/// A value under change. It reads as the value; what changes it are methods of each type's own file, which note the inverse where one
+/// is wanted.
+pub(crate) struct Edit<'a, T> {
+    value: &'a mut T,
+    inverses: Option<&'a mut Vec<Inverse<T>>>,
+    changed: bool,
+}
+
+impl<T> Deref for Edit<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+impl<'a, T> Edit<'a, T> {
+    fn new(value: &'a mut T, inverses: Option<&'a mut Vec<Inverse<T>>>) -> Self {
+        Self {
+            value,
+            inverses,
+            changed: false,
         }
     }
 
-    fn of_mut(value: &mut Value) -> Option<&mut Self> {
-        match value {
-            Value::String(string) => Some(string),
-            _ => None,
+    /// Whether the inverse of a change has to be noted.
+    pub(crate) fn notes(&self) -> bool {
+        self.inverses.is_some()
+    }
+
+    /// Notes what takes the change back that comes next, or that was just made. Nothing happens where no inverse is wanted; ask
+    /// [`Edit::notes`] before making an expensive one.
+    pub(crate) fn note(&mut self, inverse: impl FnOnce(&mut T) + 'static) {
+        if let Some(inverses) = &mut self.inverses {
+            inverses.push(Box::new(inverse));
         }
+    }
+
+    /// The value, to change it. Until this is called, nothing has changed.
+    pub(crate) fn raw(&mut self) -> &mut T {
+        self.changed = true;
+        self.value
     }
 }
 
@@ -68,12 +143,77 @@ impl Shard {
         Ok(self.read_at(env, key)?.map(|(_, value)| value))
     }
 
-    /// Changes the value that [`Shard::read_at`] has just found at a place. `None` if it is no longer there, which nothing in between
-    /// can have done.
-    pub(crate) fn change_at<T: Typed, R>(&mut self, place: Place, change: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.store
-            .change_value(place, |stored| T::of_mut(&mut stored.value).map(change))
-            .flatten()
+    /// Changes the value that [`Shard::read_at`] has just found at a place; one that has no element left is removed. `None` if it is no
+    /// longer there, which nothing in between can have done.
+    pub(crate) fn change_at<T: Typed, R>(
+        &mut self,
+        key: &Key<'_>,
+        place: Place,
+        change: impl FnOnce(&mut Edit<'_, T>) -> R,
+    ) -> Option<R> {
+        let mut inverses = match self.note_before_change(key, place) {
+            Noting::Nothing => None,
+            Noting::Inverse => Some(Vec::new()),
+        };
+        let (result, changed, gone) = self
+            .store
+            .change_value(place, |stored| {
+                let mut edit = Edit::new(T::of_mut(&mut stored.value)?, inverses.as_mut());
+                let result = change(&mut edit);
+                Some((result, edit.changed, edit.is_gone()))
+            })
+            .flatten()?;
+        if let (Some(inverses), Some(undo)) = (inverses.filter(|inverses| !inverses.is_empty()), &mut self.undo) {
+            undo.note_change(
+                key,
+                Box::new(move |value| {
+                    if let Some(value) = T::of_mut(value) {
+                        inverses.into_iter().rev().for_each(|inverse| inverse(value));
+                    }
+                }),
+            );
+        }
+        if gone {
+            self.remove_entry(key);
+        } else if changed {
+            self.note_change(key);
+        }
+        Some(result)
+    }
+
+    /// Changes the value of a key; without one, what `create` makes is changed and then stored for ever. A value without elements is
+    /// not kept, nor is one made that `change` leaves unchanged.
+    ///
+    /// # Errors
+    /// WRONGTYPE; out of memory. Nothing has changed then.
+    pub(crate) fn edit<T: Typed, R>(
+        &mut self,
+        env: &Env,
+        key: &Key<'_>,
+        create: impl FnOnce(HashSeed) -> T,
+        change: impl FnOnce(&mut Edit<'_, T>) -> R,
+    ) -> Result<R, CommandError> {
+        self.make_room_for_value()?;
+        if let Some((place, _)) = self.read_at::<T>(env, key)? {
+            let changed = self.change_at(key, place, change);
+            return changed.ok_or(CommandError::WrongType);
+        }
+        let mut value = create(self.hash_seed);
+        let mut edit = Edit::new(&mut value, None);
+        let result = change(&mut edit);
+        if edit.changed && !edit.is_gone() {
+            self.note_before_insert(key);
+            let expires = Expiry::NEVER;
+            self.store.insert_value(
+                key,
+                Taken {
+                    expires,
+                    value: value.into_value(),
+                },
+            );
+            self.note_change(key);
+        }
+        Ok(result)
     }
 
     /// Stores a value in place of whatever the key holds.
@@ -88,14 +228,38 @@ impl Shard {
         expires: Expiry,
     ) -> Result<(), CommandError> {
         self.make_room(DROPS_FOR_VALUE)?;
-        self.remove_entry(key);
+        if !self.remove_noted(key) {
+            self.note_before_insert(key);
+        }
         let (clock_us, _) = self.slot_clock(env, key);
         if expires > Expiry::from_us(clock_us) {
             self.store.insert_value(key, Taken { expires, value });
         } else {
             self.store.bury(value);
         }
+        self.note_change(key);
         Ok(())
+    }
+
+    /// Sets until when the value of a key exists; one whose time has passed is removed.
+    pub(crate) fn set_value_expiry(&mut self, env: &Env, key: &Key<'_>, expires: Expiry) {
+        let (clock_us, _) = self.slot_clock(env, key);
+        if expires <= Expiry::from_us(clock_us) {
+            self.remove_entry(key);
+        } else if let Some(place) = self.store.find(key) {
+            self.note_before_expiry(key, place);
+            self.store.change_value(place, |stored| stored.expires = expires);
+            self.note_change(key);
+        }
+    }
+
+    /// Removes what a key holds; whether that was anything.
+    pub(crate) fn remove_entry(&mut self, key: &Key<'_>) -> bool {
+        let existed = self.remove_noted(key);
+        if existed {
+            self.note_change(key);
+        }
+        existed
     }
 
     /// Makes room before a value grows.
@@ -105,4 +269,7 @@ impl Shard {
     pub(crate) fn make_room_for_value(&mut self) -> Result<(), CommandError> {
         self.make_room(DROPS_FOR_VALUE)
     }
+
+    /// Notes that a key holds something else than before, for who watches it or waits for it.
+    fn note_change(&mut self, _key: &Key<'_>) {}
 }

@@ -37,6 +37,7 @@ mod test_request;
 #[cfg(test)]
 mod test_shard;
 mod ttl;
+mod undo;
 
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
@@ -51,8 +52,9 @@ pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, To
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
 pub use stats::{FaultKind, PolicyStats, ShardStats, Verdict};
-pub use table::{ALL, ConnectionFn, KeyFn, Run, Spec};
+pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec};
 pub use ttl::EXPIRE_MAX_US;
+pub use undo::UndoLog;
 
 /// The version of Redis whose commands, options, errors and replies these are.
 pub const REDIS_VERSION: &str = "7.2.4";

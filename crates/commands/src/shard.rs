@@ -4,7 +4,8 @@ use crate::check::{CheckQueue, OrderMemo};
 use crate::env::Env;
 use crate::error::CommandError;
 use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
-use crate::table::{Run, Spec};
+use crate::table::{Rest, Run, Spec};
+use crate::undo::UndoLog;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
@@ -14,6 +15,7 @@ use tollgate_script::{
     PolicySource,
 };
 use tollgate_store::{Expiry, Key, NO_PARAMS, State, Store, Trash};
+use tollgate_values::HashSeed;
 
 /// What a shard does when it has no memory for a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,6 +50,8 @@ pub struct ShardConfig {
     pub idle_us: u64,
     /// The longest that a string may become, in bytes.
     pub string_bytes_max: usize,
+    /// Seed of the hashes of values' elements; one a node, so that a value can be lent.
+    pub hash_seed: HashSeed,
 }
 
 /// The parameters that the shard interned last: most traffic has few, and runs of one.
@@ -66,13 +70,14 @@ struct ShardRule {
 }
 
 /// What [`Shard::run`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
     /// The command is answered, or queued.
     Done,
     /// Nothing happened yet: flush the queue, then run the same command again.
     FlushFirst,
+    /// The command has begun: go on with [`Shard::go_on`] until it is done, and let nobody have its keys meanwhile.
+    More(Box<dyn Rest>),
 }
 
 /// A store and its policies.
@@ -93,6 +98,9 @@ pub struct Shard {
     pub(crate) string_bytes_max: usize,
     draw: u64,
     pub(crate) trash: Vec<Trash>,
+    pub(crate) hash_seed: HashSeed,
+    /// What the run that is under way has written, if that may have to be taken back.
+    pub(crate) undo: Option<UndoLog>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -155,6 +163,8 @@ impl Shard {
             string_bytes_max: config.string_bytes_max,
             draw: config.seed,
             trash: Vec::new(),
+            hash_seed: config.hash_seed,
+            undo: None,
         })
     }
 
@@ -188,6 +198,11 @@ impl Shard {
             }
             _ if !queue.is_empty() => return Step::FlushFirst,
             Run::Key(run) => run(self, env, request, out),
+            Run::Keys(run) => match run(self, env, request, out) {
+                Ok(None) => Ok(()),
+                Ok(Some(rest)) => return Step::More(rest),
+                Err(error) => Err(error),
+            },
             Run::EachKey(run) => {
                 let count = (1..request.len())
                     .map(|i| run(self, env, request.arg(i)))
@@ -217,6 +232,22 @@ impl Shard {
                 Step::Done
             }
         }
+    }
+
+    /// Goes on with a command that has begun, which is the only one of `queue`; whether it is done.
+    pub fn go_on(
+        &mut self,
+        env: &Env,
+        queue: &mut CheckQueue,
+        rest: &mut dyn Rest,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let done = rest.step(self, env, request, out);
+        if done {
+            queue.note_end(out.len());
+        }
+        done
     }
 
     /// What the shard has counted.
@@ -330,8 +361,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Removes what a key holds; whether that was anything.
-    pub(crate) fn remove_entry(&mut self, key: &Key<'_>) -> bool {
+    /// Removes what a key holds, with nothing noted; whether that was anything.
+    pub(crate) fn remove_unnoted(&mut self, key: &Key<'_>) -> bool {
         let Some(removed) = self.store.remove(key) else {
             return false;
         };

@@ -1,5 +1,6 @@
 //! Strings (<https://redis.io/docs/latest/develop/data-types/strings/>).
 
+use crate::data::Edit;
 use crate::expiry::ExpiryOption;
 use crate::{CommandError, Env, Shard};
 use tollgate_protocol::{ReplyWriter, Request, parse_integer};
@@ -225,6 +226,13 @@ pub(crate) fn getrange(
     Ok(())
 }
 
+/// Appends to a string; its length then.
+fn append_to(edit: &mut Edit<'_, StringValue>, more: &[u8]) -> usize {
+    let before_bytes = edit.len();
+    edit.note(move |string| *string = StringValue::from_bytes(&string.text()[..before_bytes]));
+    edit.raw().append(more)
+}
+
 /// `APPEND key value`
 pub(crate) fn append(
     shard: &mut Shard,
@@ -241,7 +249,7 @@ pub(crate) fn append(
         Some((_, length)) if length + more.len() > bytes_max => {
             return Err(CommandError::StringTooLong);
         }
-        Some((place, _)) => shard.change_at(place, |value: &mut StringValue| value.append(more)),
+        Some((place, _)) => shard.change_at(&key, place, |edit| append_to(edit, more)),
         None => {
             shard.set_value(env, &key, string(more), Expiry::NEVER)?;
             Some(more.len())
@@ -297,7 +305,9 @@ fn add(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>, by
         .checked_add(by)
         .ok_or(CommandError::Refused("increment or decrement would overflow"))?;
     if let Some((place, _)) = before {
-        shard.change_at(place, |value: &mut StringValue| *value = StringValue::from_integer(sum));
+        shard.change_at(&key, place, |edit: &mut Edit<'_, StringValue>| {
+            *edit.raw() = StringValue::from_integer(sum);
+        });
     } else {
         let value = Value::String(Box::new(StringValue::from_integer(sum)));
         shard.set_value(env, &key, value, Expiry::NEVER)?;

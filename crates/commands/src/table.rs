@@ -3,7 +3,11 @@
 mod cluster;
 mod connection;
 mod generic;
+mod hash;
+mod list;
 mod server;
+mod set;
+mod sorted_set;
 mod string;
 mod tollgate;
 
@@ -11,10 +15,23 @@ use crate::check::Order;
 use crate::keyspace::KeyspaceCommand;
 use crate::node_view::ConnectionCall;
 use crate::{CommandError, Env, Shard};
-use tollgate_protocol::Request;
+use tollgate_protocol::{Request, parse_integer};
 
 /// What a command's function is given and answers. It writes its reply, or returns an error and has changed nothing.
 pub type KeyFn = fn(&mut Shard, &Env, Request<'_>, &mut Vec<u8>) -> Result<(), CommandError>;
+
+/// As [`KeyFn`], for a command with several keys, or one that may take long: it does a bounded part and answers what is left.
+pub type KeysFn = fn(&mut Shard, &Env, Request<'_>, &mut Vec<u8>) -> Result<Option<Box<dyn Rest>>, CommandError>;
+
+/// What is left of a command that has begun. Its keys are held until it is done, so nobody sees it half done.
+pub trait Rest {
+    /// Goes on with about [`STEP_ELEMENTS`] elements; whether that was the last of it. All arguments are the same each time; what was
+    /// written to the buffer stays there.
+    fn step(&mut self, shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> bool;
+}
+
+/// Elements that a command works on before others get their chance.
+pub const STEP_ELEMENTS: usize = 512;
 
 /// As [`KeyFn`], for a command that needs the connection and the node, but no shard.
 pub type ConnectionFn = fn(&mut ConnectionCall<'_>) -> Result<(), CommandError>;
@@ -30,6 +47,8 @@ pub enum Run {
     Check(fn(&mut Shard, Request<'_>) -> Result<Order, CommandError>),
     /// In the shard of its key, whose position [`Spec::keys`] says.
     Key(KeyFn),
+    /// In a shard that has all of its keys, its own or lent; [`Spec::key_positions`] says where they are.
+    Keys(KeysFn),
     /// In the shard of each of its keys (all arguments); the answers are summed.
     EachKey(fn(&mut Shard, &Env, &[u8]) -> Result<i64, CommandError>),
     /// Over all shards, step by step.
@@ -47,6 +66,8 @@ pub struct Spec {
     pub flags: &'static [&'static str],
     /// Position of the first key, the last key (negative: from the end) and the step; zeros for none.
     pub keys: (i16, i16, i16),
+    /// Position of the argument that says how many keys follow it; 0 for none.
+    pub counted: usize,
     /// What happens to the keys, in the words of key specifications (`RO`, `RW`, `RM`, `access`, `update`, `delete`).
     pub key_use: &'static [&'static str],
     /// ACL categories that do not follow from the flags and the group.
@@ -76,6 +97,7 @@ impl Spec {
         arity: 1,
         flags: &[],
         keys: (0, 0, 0),
+        counted: 0,
         key_use: &[],
         categories: &[],
         tips: &[],
@@ -104,17 +126,47 @@ impl Spec {
         self.flags.contains(&flag)
     }
 
-    /// The position of its first key.
+    /// The position of its first key, where that is always the same.
     pub fn first_key(&self) -> Option<usize> {
         usize::try_from(self.keys.0).ok().filter(|&position| position > 0)
     }
+
+    /// The positions of all keys of a request for it. A number of keys that is none, or too large, counts no keys: the command says what
+    /// is wrong with it.
+    pub fn key_positions(&self, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
+        let (first, last, step) = self.keys;
+        let last = match last {
+            last if last < 0 => (request.len() as i64 + i64::from(last)).max(0) as usize,
+            last => last as usize,
+        };
+        let fixed = match first {
+            0 => 0..0,
+            first => first as usize..last + 1,
+        };
+        let count = match self.counted {
+            0 => None,
+            at => request.get(at).and_then(parse_integer),
+        };
+        let left = request.len().saturating_sub(self.counted + 1);
+        let count = count
+            .and_then(|count| usize::try_from(count).ok())
+            .filter(|&count| count <= left);
+        let start = self.counted + 1;
+        fixed
+            .step_by(step.max(1) as usize)
+            .chain(start..start + count.unwrap_or(0))
+    }
 }
 
-const FAMILIES: [&[Spec]; 6] = [
+const FAMILIES: [&[Spec]; 10] = [
     cluster::SPECS,
     connection::SPECS,
     generic::SPECS,
+    hash::SPECS,
+    list::SPECS,
     server::SPECS,
+    set::SPECS,
+    sorted_set::SPECS,
     string::SPECS,
     tollgate::SPECS,
 ];
@@ -225,11 +277,13 @@ mod tests {
             match spec.run {
                 Run::Check(_) | Run::Key(_) => assert_eq!(spec.keys, (at, at, 1), "{}", spec.name),
                 Run::EachKey(_) => assert_eq!(spec.keys, (1, -1, 1), "{}", spec.name),
+                Run::Keys(_) => assert!(spec.keys.0 > 0 || spec.counted > 0, "{}", spec.name),
                 Run::Container | Run::Connection(_) | Run::Keyspace(_) => {
                     assert_eq!(spec.keys, (0, 0, 0), "{}", spec.name)
                 }
             }
-            assert_eq!(spec.first_key().is_some(), !spec.key_use.is_empty(), "{}", spec.name);
+            let has_keys = spec.first_key().is_some() || spec.counted > 0;
+            assert_eq!(has_keys, !spec.key_use.is_empty(), "{}", spec.name);
             if let Some(first) = spec.first_key() {
                 assert!(
                     usize::from(spec.arity.unsigned_abs()) > first,

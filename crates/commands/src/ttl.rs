@@ -195,16 +195,6 @@ impl Shard {
         }
         self.set_expiry(key, asked, true)
     }
-
-    /// Sets until when the value of a key exists; one whose time has passed is removed.
-    pub(crate) fn set_value_expiry(&mut self, env: &Env, key: &Key<'_>, expires: Expiry) {
-        let (clock_us, _) = self.slot_clock(env, key);
-        if expires <= Expiry::from_us(clock_us) {
-            self.remove_entry(key);
-        } else if let Some(place) = self.store.find(key) {
-            self.store.change_value(place, |stored| stored.expires = expires);
-        }
-    }
 }
 
 /// `PERSIST key`: takes back what EXPIRE set.

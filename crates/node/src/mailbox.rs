@@ -198,6 +198,11 @@ impl Running {
             let step = worker.shard.borrow_mut().run(&env, &mut self.queue, spec, request, out);
             match step {
                 Step::Done => self.taken += 1,
+                Step::More(mut rest) => {
+                    let mut shard = worker.shard.borrow_mut();
+                    while !shard.go_on(&env, &mut self.queue, &mut *rest, request, out) {}
+                    self.taken += 1;
+                }
                 Step::FlushFirst => {
                     if worker.shard.borrow_mut().flush(&env, &mut self.queue, out) == Flow::Yield {
                         return Flow::Yield;

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tollgate_commands::{About, PolicyLabel, ShardConfig};
 use tollgate_limiter::RuleSet;
 use tollgate_script::{PolicyError, PolicyHost, PolicyLimits, PolicySource, builtin_policies, load_dir};
+use tollgate_values::HashSeed;
 
 /// Why a node did not start. Each is one line that says what is wrong and where.
 #[derive(Debug, Error)]
@@ -238,6 +239,7 @@ fn start_workers(
 ) -> Result<Vec<JoinHandle<()>>, ServeError> {
     let workers = inboxes.len();
     let seed = random_u64();
+    let hash_seed = HashSeed::new(random_u64());
     let (ready, started) = std::sync::mpsc::channel();
     let mut listener = Some(listener);
     let mut threads = Vec::new();
@@ -253,6 +255,7 @@ fn start_workers(
             when_full: when_full(&node.config),
             idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
             string_bytes_max: node.config.limits.string_bytes,
+            hash_seed,
         };
         let (node, listener, ready) = (Arc::clone(node), listener.take(), ready.clone());
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));

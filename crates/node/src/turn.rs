@@ -175,7 +175,7 @@ impl<'a> Turn<'a> {
         };
         session.begin(spec, self.now_us);
         match spec.run {
-            Run::Check(_) | Run::Key(_) => {
+            Run::Check(_) | Run::Key(_) | Run::Keys(_) => {
                 // The table gives these commands a key, and resolve has checked that it is there.
                 let owner = match key {
                     Some(key) if !self.alone => self.worker.node.owner(slot_of(request.arg(key))),
@@ -252,6 +252,15 @@ impl<'a> Turn<'a> {
             match step {
                 Step::Done => break,
                 Step::FlushFirst => self.flush(env).await,
+                Step::More(mut rest) => {
+                    while !self
+                        .worker
+                        .shard
+                        .borrow_mut()
+                        .go_on(env, queue, &mut *rest, request, out)
+                    {}
+                    break;
+                }
             }
         }
         // What was queued costs nothing yet; anything else may have asked a slow policy.

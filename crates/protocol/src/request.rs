@@ -94,6 +94,16 @@ impl<'a> Request<'a> {
         self.args.get(index).map(|arg| &self.bytes[arg.range()])
     }
 
+    /// The request that begins with argument `first`. Panics when `first > len()`.
+    #[inline]
+    #[must_use]
+    pub fn from_arg(&self, first: usize) -> Request<'a> {
+        Request {
+            bytes: self.bytes,
+            args: &self.args[first..],
+        }
+    }
+
     /// The bytes from the start of argument `first` to the end of the last one, with whatever is between them, and where each is
     /// from the start of those bytes: equal for two requests only if these arguments are. Panics when `first >= len()`.
     #[inline]

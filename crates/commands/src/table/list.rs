@@ -1,0 +1,5 @@
+//! Lists.
+
+use super::Spec;
+
+pub(super) const SPECS: &[Spec] = &[];

@@ -1,0 +1,5 @@
+//! Sets.
+
+use super::Spec;
+
+pub(super) const SPECS: &[Spec] = &[];

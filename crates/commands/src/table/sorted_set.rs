@@ -1,0 +1,5 @@
+//! Sorted sets.
+
+use super::Spec;
+
+pub(super) const SPECS: &[Spec] = &[];

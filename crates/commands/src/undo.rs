@@ -1,0 +1,274 @@
+//! What takes back the writes of a script that is stopped, or that has to start again.
+//!
+//! While a shard has an [`UndoLog`], the first write to a key notes what it held: nothing, a bucket, or a value. A small value is
+//! copied, so that its order and encoding come back, too; a replaced or removed one is moved into the log. A large value is neither
+//! copied nor moved: each change to it notes its inverse.
+
+use crate::Shard;
+use crate::data::DROPS_FOR_VALUE;
+use std::collections::HashSet;
+use tollgate_script::ParamsId;
+use tollgate_store::{Entry, Expiry, Key, Numbers, Place, Space, State, Taken};
+use tollgate_values::Value;
+
+/// Bytes of the largest value that is copied before its first change.
+const COPIED_BYTES_MAX: usize = 16 * 1024;
+
+/// Takes one change back.
+pub(crate) type Inverse<T> = Box<dyn FnOnce(&mut T)>;
+
+/// The writes of one run, newest last.
+#[derive(Default)]
+pub struct UndoLog {
+    steps: Vec<Undo>,
+    /// Keys of which the log has all that they held: what else happens to them needs no note.
+    complete: HashSet<(Space, Box<[u8]>)>,
+}
+
+impl std::fmt::Debug for UndoLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UndoLog")
+            .field("steps", &self.steps.len())
+            .finish_non_exhaustive()
+    }
+}
+
+struct Undo {
+    space: Space,
+    key: Box<[u8]>,
+    act: Act,
+}
+
+enum Act {
+    /// The key held this.
+    Restore(Held),
+    /// Its value was changed.
+    Change(Inverse<Value>),
+    /// Its value had this expiry.
+    Expiry(Expiry),
+}
+
+/// What a key held.
+#[derive(Debug)]
+pub enum Held {
+    /// Nothing.
+    Nothing,
+    /// A value.
+    Value(Taken),
+    /// A bucket.
+    Bucket(HeldBucket),
+}
+
+/// A bucket outside of its store. Its parameters are counted as in use.
+#[derive(Debug)]
+pub struct HeldBucket {
+    pub(crate) params: ParamsId,
+    pub(crate) expiry: Expiry,
+    pub(crate) pinned: bool,
+    pub(crate) state: HeldState,
+}
+
+/// The state of such a bucket.
+#[derive(Debug)]
+pub(crate) enum HeldState {
+    Numbers(Numbers),
+    Blob(Box<[u8]>),
+}
+
+impl UndoLog {
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    fn is_complete(&self, key: &Key<'_>) -> bool {
+        // A look-up by parts would need a key type of its own; the keys of a script are few and short.
+        self.complete.contains(&(key.space(), Box::from(key.bytes())))
+    }
+
+    fn note(&mut self, key: &Key<'_>, act: Act) {
+        let bytes: Box<[u8]> = key.bytes().into();
+        if matches!(act, Act::Restore(_)) {
+            self.complete.insert((key.space(), bytes.clone()));
+        }
+        self.steps.push(Undo {
+            space: key.space(),
+            key: bytes,
+            act,
+        });
+    }
+
+    pub(crate) fn note_change(&mut self, key: &Key<'_>, inverse: Inverse<Value>) {
+        self.note(key, Act::Change(inverse));
+    }
+}
+
+/// How a write is noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noting {
+    /// Not at all: nothing is to be undone, or the log has all that the key held.
+    Nothing,
+    /// By its inverse.
+    Inverse,
+}
+
+impl Shard {
+    /// Prepares the log for a change of the value at a place.
+    pub(crate) fn note_before_change(&mut self, key: &Key<'_>, place: Place) -> Noting {
+        let Some(undo) = &mut self.undo else {
+            return Noting::Nothing;
+        };
+        if undo.is_complete(key) {
+            return Noting::Nothing;
+        }
+        let Some(stored) = self.store.value(place) else {
+            return Noting::Nothing;
+        };
+        if stored.value.bytes() > COPIED_BYTES_MAX {
+            return Noting::Inverse;
+        }
+        let before = Taken {
+            expires: stored.expires,
+            value: stored.value.clone(),
+        };
+        undo.note(key, Act::Restore(Held::Value(before)));
+        Noting::Nothing
+    }
+
+    /// Prepares the log for a change of the expiry of a key's value.
+    pub(crate) fn note_before_expiry(&mut self, key: &Key<'_>, place: Place) {
+        if let (Some(undo), Some(stored)) = (&mut self.undo, self.store.value(place))
+            && !undo.is_complete(key)
+        {
+            undo.note(key, Act::Expiry(stored.expires));
+        }
+    }
+
+    /// Prepares the log for a change of a bucket, or for the making of one.
+    pub(crate) fn note_before_bucket(&mut self, key: &Key<'_>) {
+        if self.undo.as_ref().is_none_or(|undo| undo.is_complete(key)) {
+            return;
+        }
+        let before = match self.store.find(key) {
+            None => Held::Nothing,
+            Some(place) => match self.copy_bucket(place) {
+                Some(bucket) => Held::Bucket(bucket),
+                // A value: the change will be refused, or begins with the removal of what has expired.
+                None => return,
+            },
+        };
+        if let Some(undo) = &mut self.undo {
+            undo.note(key, Act::Restore(before));
+        }
+    }
+
+    fn copy_bucket(&mut self, place: Place) -> Option<HeldBucket> {
+        let Entry::Bucket(bucket) = self.store.view(place).entry else {
+            return None;
+        };
+        let params = ParamsId(bucket.params);
+        let held = HeldBucket {
+            params,
+            expiry: bucket.expiry,
+            pinned: bucket.pinned,
+            state: match bucket.state {
+                State::Numbers(numbers) => HeldState::Numbers(numbers),
+                State::Blob(bytes) => HeldState::Blob(bytes.into()),
+            },
+        };
+        self.policies.retain(params);
+        Some(held)
+    }
+
+    /// Notes that a key which holds nothing is about to get something.
+    pub(crate) fn note_before_insert(&mut self, key: &Key<'_>) {
+        if let Some(undo) = &mut self.undo
+            && !undo.is_complete(key)
+        {
+            undo.note(key, Act::Restore(Held::Nothing));
+        }
+    }
+
+    /// Takes what a key holds out of the store. What is counted of a bucket stays counted.
+    pub(crate) fn take_held(&mut self, key: &Key<'_>) -> Held {
+        let Some(place) = self.store.find(key) else {
+            return Held::Nothing;
+        };
+        if let Some(bucket) = self.copy_bucket(place) {
+            self.remove_unnoted(key);
+            return Held::Bucket(bucket);
+        }
+        match self.store.take_value(place) {
+            Some(taken) => Held::Value(taken),
+            None => Held::Nothing,
+        }
+    }
+
+    /// Puts back what [`Shard::take_held`] took. Room is made if it can be, but what existed before is never refused.
+    pub(crate) fn put_held(&mut self, key: &Key<'_>, held: Held) {
+        self.remove_unnoted(key);
+        match held {
+            Held::Nothing => {}
+            Held::Value(taken) => {
+                let _ = self.make_room(DROPS_FOR_VALUE);
+                self.store.insert_value(key, taken);
+            }
+            Held::Bucket(bucket) => {
+                let state = match &bucket.state {
+                    HeldState::Numbers(numbers) => State::Numbers(*numbers),
+                    HeldState::Blob(bytes) => State::Blob(bytes),
+                };
+                let put = self
+                    .store
+                    .put(key, bucket.params.0, bucket.expiry, bucket.pinned, state);
+                debug_assert!(put.is_ok(), "it was in a store before");
+            }
+        }
+    }
+
+    /// Removes what a key holds, for a write that is to be undone perhaps: a value is moved into the log. Whether there was anything.
+    pub(crate) fn remove_noted(&mut self, key: &Key<'_>) -> bool {
+        if self.undo.as_ref().is_none_or(|undo| undo.is_complete(key)) {
+            return self.remove_unnoted(key);
+        }
+        let held = self.take_held(key);
+        let existed = !matches!(held, Held::Nothing);
+        if let Some(undo) = self.undo.as_mut().filter(|_| existed) {
+            undo.note(key, Act::Restore(held));
+        }
+        existed
+    }
+
+    /// Takes the writes of a log back, and ends it.
+    pub fn roll_back(&mut self, log: UndoLog) {
+        debug_assert!(self.undo.is_none());
+        for Undo { space, key, act } in log.steps.into_iter().rev() {
+            // The key was this store's when it was noted.
+            let Ok(key) = self.store.key(space, &key) else { continue };
+            match act {
+                Act::Restore(held) => self.put_held(&key, held),
+                Act::Change(inverse) => {
+                    if let Some(place) = self.store.find(&key) {
+                        self.store.change_value(place, |stored| inverse(&mut stored.value));
+                    }
+                }
+                Act::Expiry(expires) => {
+                    if let Some(place) = self.store.find(&key) {
+                        self.store.change_value(place, |stored| stored.expires = expires);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a log whose writes stand.
+    pub fn commit(&mut self, log: UndoLog) {
+        for step in log.steps {
+            match step.act {
+                Act::Restore(Held::Bucket(bucket)) => self.policies.release(bucket.params),
+                Act::Restore(Held::Value(taken)) => self.store.bury(taken.value),
+                _ => {}
+            }
+        }
+    }
+}
