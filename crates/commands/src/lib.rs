@@ -24,6 +24,7 @@ mod keyspace;
 mod lookup;
 mod node_view;
 mod object;
+mod pubsub;
 mod room;
 mod rules;
 mod scripts;
@@ -57,9 +58,10 @@ pub use keyspace::{
 };
 pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
+pub use pubsub::{Delivery, PubSub, Published, Subscriptions};
 pub use scripts::{
-    KeyNeed, Killed, Names, Needs, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource, ScriptStep,
-    Scripts, ScriptsLimits,
+    KeyNeed, Killed, Names, Needs, ScriptBound, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource,
+    ScriptStep, Scripts, ScriptsLimits,
 };
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};

@@ -1,6 +1,6 @@
 //! What commands about the connection and the server may ask of the node that runs them.
 
-use crate::{CommandError, Env, KeyspaceLimits, Scripts, Session, WhenFull};
+use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, Session, WhenFull};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,6 +34,15 @@ pub trait NodeView {
 
     /// The scripts that the node knows.
     fn scripts(&self) -> &Scripts;
+
+    /// Who listens to what.
+    fn pubsub(&self) -> &Arc<PubSub>;
+
+    /// Sends a message to listeners of a worker.
+    ///
+    /// # Errors
+    /// The worker is too far behind.
+    fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError>;
 
     /// The slots of each shard, in ascending order.
     fn shard_slots(&self) -> Arc<[Range<u16>]>;
@@ -73,6 +82,8 @@ pub struct About {
     pub connections_max: usize,
     /// Most bytes of the patterns of one command.
     pub pattern_bytes_max: usize,
+    /// Most channels and patterns that one connection listens to.
+    pub subscriptions_max: usize,
     /// Most bytes that entries may take; 0 sets no bound.
     pub max_memory_bytes: u64,
     /// What happens at that bound.

@@ -28,6 +28,12 @@ pub fn publish(worker: &Worker) {
         .set(stats.out_of_memory + stats.shed);
     counters.limit_hits(Bound::StringBytes).set(stats.strings_too_long);
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);
+    counters
+        .limit_hits(Bound::CompiledScripts)
+        .set(worker.scripts.borrow().dropped());
+    if worker.index == 0 {
+        counters.limit_hits(Bound::Scripts).set(worker.node.scripts.refused());
+    }
     counters.expired.set(stats.expired);
     counters.shed.set(stats.shed);
     let store = shard.store();

@@ -5,7 +5,9 @@ use crate::node::Node;
 use crate::worker::Control;
 use std::ops::Range;
 use std::sync::Arc;
-use tollgate_commands::{About, ClientInfo, KeyspaceLimits, NodeView, PolicyLabel, Scripts, Totals};
+use tollgate_commands::{
+    About, ClientInfo, CommandError, Delivery, KeyspaceLimits, NodeView, PolicyLabel, PubSub, Scripts, Totals,
+};
 use tollgate_limiter::RuleSet;
 
 impl NodeView for Node {
@@ -91,6 +93,14 @@ impl NodeView for Node {
 
     fn scripts(&self) -> &Scripts {
         &self.scripts
+    }
+
+    fn pubsub(&self) -> &Arc<PubSub> {
+        &self.pubsub
+    }
+
+    fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError> {
+        self.deliver(worker, delivery)
     }
 
     fn shard_slots(&self) -> Arc<[Range<u16>]> {
