@@ -427,7 +427,6 @@ impl Shard {
     /// Does a bounded piece of the work that is never urgent: drops buckets that are full again and frees flushed ones. `now_us`
     /// is the node's clock. Answers whether there is more to do now; else the next pass over the entries may wait.
     pub fn tidy(&mut self, now_us: u64, entries_max: usize) -> bool {
-        self.forget_watches();
         if !self.trash.is_empty() {
             self.free_trash(entries_max);
             return true;
