@@ -68,6 +68,30 @@ impl Session {
         }
     }
 
+    /// The session of a script's commands.
+    pub(crate) fn of_script(db: u8) -> Self {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        Self {
+            id: 0,
+            db,
+            proto: Proto::Resp2,
+            authenticated: true,
+            close_after_reply: false,
+            no_evict: false,
+            no_touch: false,
+            peer: nowhere,
+            local: nowhere,
+            created_us: 0,
+            last_active_us: 0,
+            last_command: None,
+            name: Box::default(),
+            lib_name: Box::default(),
+            lib_ver: Box::default(),
+            changed: false,
+            noted: (None, 0),
+        }
+    }
+
     /// Whether a command may run before the connection has authenticated, or it has. Call it for every command, after
     /// [`CommandTable::resolve`](crate::CommandTable::resolve).
     ///
