@@ -123,7 +123,11 @@ bounds! {
     keys_reply / KeysReply: 1_000_000, Count(1, 1 << 32), "keys",
         "the command gets the error",
         "ERR too many keys match, use SCAN";
-    /// Bytes of the patterns of one command: of KEYS, SCAN, CONFIG GET or COMMAND LIST.
+    /// Random elements that one command may ask for where they may repeat, as ZRANDMEMBER with a negative count.
+    random_picks / RandomPicks: 1_000_000, Count(1, 1 << 32), "elements",
+        "the command gets the error",
+        "ERR value is out of range";
+    /// Bytes of the patterns of one command: of KEYS, SCAN and its like, CONFIG GET or COMMAND LIST.
     pattern_bytes / PatternBytes: 512, Bytes(16, 1 << 12), "bytes",
         "the command gets the error",
         "ERR pattern is longer than";
