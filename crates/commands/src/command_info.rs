@@ -59,15 +59,10 @@ fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     for tip in spec.tips {
         reply.bulk(tip.as_bytes());
     }
-    let (first, last, step) = spec.keys;
-    let fixed: &[(i16, i16, i16)] = match spec.first_key() {
-        None => &[],
-        Some(_) if spec.second_key_use.is_empty() => &[(first, last, step)],
-        Some(_) => &[(first, first, step), (last, last, step)],
-    };
-    reply.set(fixed.len() + usize::from(spec.counted > 0));
-    for &keys in fixed {
-        write_key_spec(reply, spec.use_of(keys.0 as usize), keys);
+    let fixed = spec.first_key().is_some();
+    reply.set(usize::from(fixed) + usize::from(spec.counted > 0));
+    if fixed {
+        write_key_spec(reply, spec);
     }
     if spec.counted > 0 {
         write_counted_keys(reply, spec);
@@ -90,11 +85,12 @@ fn write_set(reply: &mut ReplyWriter<'_>, words: impl ExactSizeIterator<Item = &
 }
 
 /// Where the keys are: from the first one on, to `last` positions after it or before the end.
-fn write_key_spec(reply: &mut ReplyWriter<'_>, key_use: &[&'static str], (first, last, step): (i16, i16, i16)) {
+fn write_key_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
+    let (first, last, step) = spec.keys;
     let last_from_first = if last > 0 { last - first } else { last };
     reply.map(3);
     reply.bulk(b"flags");
-    write_set(reply, key_use.iter().copied());
+    write_set(reply, spec.key_use.iter().copied());
     reply.bulk(b"begin_search");
     write_search(reply, "index", &[("index", first)]);
     reply.bulk(b"find_keys");
@@ -105,11 +101,15 @@ fn write_key_spec(reply: &mut ReplyWriter<'_>, key_use: &[&'static str], (first,
     );
 }
 
-/// Where the number of keys is, with the keys behind it.
+/// Where the number of keys is, with the keys behind it. Where there are fixed keys besides, those are written to, as by `*STORE`.
 fn write_counted_keys(reply: &mut ReplyWriter<'_>, spec: &Spec) {
+    let flags = match spec.first_key() {
+        Some(_) => &["RO", "access"],
+        None => spec.key_use,
+    };
     reply.map(3);
     reply.bulk(b"flags");
-    write_set(reply, spec.use_of(spec.counted + 1).iter().copied());
+    write_set(reply, flags.iter().copied());
     reply.bulk(b"begin_search");
     write_search(reply, "index", &[("index", spec.counted as i16)]);
     reply.bulk(b"find_keys");
@@ -219,11 +219,10 @@ impl<'a> ListFilter<'a> {
 /// `COMMAND GETKEYS command [arg [arg ...]]`
 pub(crate) fn get_keys(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let (_, keys) = find_keys(call.request)?;
-    let asked = call.request.from_arg(ASKED_AT);
     let mut reply = call.reply();
     reply.array(keys.len());
-    for position in keys {
-        reply.bulk(asked.arg(position));
+    for key in keys {
+        reply.bulk(key);
     }
     Ok(())
 }
@@ -231,27 +230,24 @@ pub(crate) fn get_keys(call: &mut ConnectionCall<'_>) -> Result<(), CommandError
 /// `COMMAND GETKEYSANDFLAGS command [arg [arg ...]]`
 pub(crate) fn get_keys_and_flags(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let (spec, keys) = find_keys(call.request)?;
-    let asked = call.request.from_arg(ASKED_AT);
     let mut reply = call.reply();
     reply.array(keys.len());
-    for position in keys {
+    for key in keys {
         reply.array(2);
-        reply.bulk(asked.arg(position));
-        write_set(&mut reply, spec.use_of(position).iter().copied());
+        reply.bulk(key);
+        write_set(&mut reply, spec.key_use.iter().copied());
     }
     Ok(())
 }
 
-/// Where in a COMMAND GETKEYS the command starts that is asked about.
-const ASKED_AT: usize = 2;
-
-/// That command, and the positions of its keys in it.
-fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<usize>), CommandError> {
+/// The keys of the command that starts at argument 2.
+fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<&[u8]>), CommandError> {
+    const FIRST: usize = 2;
     let table = CommandTable::default();
     let mut spec = table
-        .find(request.arg(ASKED_AT))
+        .find(request.arg(FIRST))
         .ok_or(CommandError::Refused("Invalid command specified"))?;
-    if let Some(name) = request.get(ASKED_AT + 1)
+    if let Some(name) = request.get(FIRST + 1)
         && !spec.subcommands.is_empty()
     {
         let sub = spec
@@ -263,13 +259,13 @@ fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<usize>), Comman
     if spec.first_key().is_none() && spec.counted == 0 {
         return Err(CommandError::Refused("The command has no key arguments"));
     }
-    let asked = request.from_arg(ASKED_AT);
+    let asked = request.from_arg(FIRST);
     if !spec.takes(asked.len()) {
         return Err(CommandError::Refused(
             "Invalid number of arguments specified for command",
         ));
     }
-    let keys: Vec<usize> = spec.key_positions(asked).collect();
+    let keys: Vec<&[u8]> = spec.key_positions(asked).map(|position| asked.arg(position)).collect();
     // A number of keys that is none, or too large.
     if keys.is_empty() && spec.counted > 0 && asked.get(spec.counted) != Some(b"0") {
         return Err(CommandError::Refused("Invalid arguments specified for command"));

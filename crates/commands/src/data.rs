@@ -100,13 +100,6 @@ impl<'a, T> Edit<'a, T> {
         }
     }
 
-    /// As [`Edit::raw`], for what says only afterwards whether it has changed the value.
-    pub(crate) fn raw_if<R>(&mut self, change: impl FnOnce(&mut T) -> (R, bool)) -> R {
-        let (result, changed) = change(self.value);
-        self.changed |= changed;
-        result
-    }
-
     /// The value, to change it. Until this is called, nothing has changed.
     pub(crate) fn raw(&mut self) -> &mut T {
         self.changed = true;

@@ -111,9 +111,6 @@ pub enum CommandError {
     /// A string that would become longer than the node takes.
     #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
     StringTooLong,
-    /// More random elements, with repetition, than the node answers.
-    #[error("ERR value is out of range")]
-    TooManyPicks,
     /// A pattern, or several together, longer than the node takes.
     #[error("ERR pattern is longer than {0} bytes")]
     PatternTooLong(usize),

@@ -83,19 +83,25 @@ impl Shard {
         self.holds.running = run;
     }
 
-    /// Whether commands for a key have to wait.
+    /// Whether commands for a key have to wait, now.
     pub fn is_blocked(&self, key: &[u8]) -> bool {
-        let Holds {
-            by_key,
-            frozen,
-            running,
-        } = &self.holds;
-        if frozen.is_some() && frozen != running {
-            return true;
+        self.is_blocked_for(key, self.holds.running)
+    }
+
+    /// Whether a run, or what belongs to none, has to wait for a key.
+    pub fn is_blocked_for(&self, key: &[u8], run: Option<RunId>) -> bool {
+        match self.holds.by_key.get(key) {
+            Some(hold) => Some(hold.run) != run || !hold.lent.is_empty(),
+            None => self.holds.frozen.is_some() && self.holds.frozen != run,
         }
-        by_key
-            .get(key)
-            .is_some_and(|hold| Some(hold.run) != *running || !hold.lent.is_empty())
+    }
+
+    /// Whether a key can be lent to a run now. It may have it already, in another database.
+    pub fn may_lend(&self, key: &[u8], run: RunId) -> bool {
+        match self.holds.by_key.get(key) {
+            Some(hold) => hold.run == run,
+            None => self.holds.frozen.is_none_or(|frozen| frozen == run),
+        }
     }
 
     /// The key for which a command has to wait.
@@ -108,18 +114,15 @@ impl Shard {
             .find(|key| self.is_blocked(key))
     }
 
-    /// Holds a key that is not blocked.
-    pub fn hold(&mut self, key: &[u8], run: RunId) {
+    /// Holds a key that is not blocked; whether it was not held before.
+    pub fn hold(&mut self, key: &[u8], run: RunId) -> bool {
         debug_assert!(self.holds.by_key.get(key).is_none_or(|hold| hold.run == run));
-        if !self.holds.by_key.contains_key(key) {
+        let is_new = !self.holds.by_key.contains_key(key);
+        if is_new {
             let hold = Hold { run, lent: Vec::new() };
             self.holds.by_key.insert(key.into(), hold);
         }
-    }
-
-    /// Whether a run holds a key, or has the whole shard.
-    pub fn is_held_by(&self, key: &[u8], run: RunId) -> bool {
-        self.holds.frozen == Some(run) || self.holds.by_key.get(key).is_some_and(|hold| hold.run == run)
+        is_new
     }
 
     /// Lets go of a key that a run holds here.
@@ -191,6 +194,13 @@ impl Shard {
     /// Puts back what was lent; whether all of the key is back, so that who waits for it can go on.
     pub fn take_back(&mut self, loan: Loan) -> bool {
         let Some(hold) = self.holds.by_key.get_mut(&loan.key) else {
+            // New: made by a run that has the whole node, and so knew that there was no such key.
+            debug_assert!(self.holds.frozen.is_some());
+            let (space, bytes) = (loan.space, loan.key.clone());
+            self.put_loan(loan, None);
+            if let Ok(key) = self.bucket_key(space, &bytes) {
+                self.note_change(&key);
+            }
             return false;
         };
         let Some(at) = hold.lent.iter().position(|lent| lent.space == loan.space) else {
@@ -216,8 +226,27 @@ impl Shard {
     pub fn admit(&mut self, loan: Loan, run: RunId) {
         self.store.admit_guests();
         self.hold(&loan.key, run);
-        self.interest.admit(loan.space, &loan.key);
+        self.interest.admit(loan.space, &loan.key, run);
         self.put_loan(loan, None);
+    }
+
+    /// Takes a key of another shard in that holds nothing there, for a run that has the whole node.
+    pub(crate) fn admit_nothing(&mut self, space: Space, bytes: &[u8], run: RunId) {
+        self.admit(
+            Loan {
+                space,
+                key: bytes.into(),
+                changed: false,
+                clock_offset_us: 0,
+                content: Content::Nothing,
+            },
+            run,
+        );
+    }
+
+    /// The guests of a run.
+    pub fn guests(&self, run: RunId) -> Vec<(Space, Box<[u8]>)> {
+        self.interest.guests_of_run(run)
     }
 
     /// Takes a guest out again, to give it back.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use tollgate_store::{Key, Space, Store};
 use tollgate_values::Value;
 
-use crate::Shard;
+use crate::{Env, RunId, Shard};
 
 /// Set when a watched key changes (<https://redis.io/docs/latest/develop/interact/transactions/>).
 #[derive(Debug, Default)]
@@ -61,7 +61,14 @@ pub(crate) struct Interest {
     /// Longest first.
     waiting: HashMap<KeyOf, VecDeque<Arc<Wakeup>>>,
     /// Keys of other shards that are here, and whether they have changed.
-    guests: HashMap<KeyOf, bool>,
+    guests: HashMap<KeyOf, Guest>,
+}
+
+/// A key of another shard.
+#[derive(Debug)]
+struct Guest {
+    run: RunId,
+    changed: bool,
 }
 
 impl Interest {
@@ -77,29 +84,35 @@ impl Interest {
         !self.watched.is_empty() || !self.guests.is_empty()
     }
 
-    pub(crate) fn admit(&mut self, space: Space, key: &[u8]) {
-        self.guests.insert((space, key.into()), false);
+    pub(crate) fn admit(&mut self, space: Space, key: &[u8], run: RunId) {
+        self.guests.insert((space, key.into()), Guest { run, changed: false });
     }
 
-    pub(crate) fn is_guest(&self, space: Space, key: &[u8]) -> bool {
-        !self.guests.is_empty() && self.guests.contains_key(&(space, key.into()))
+    /// Whether a key is here for that run.
+    pub(crate) fn is_guest_of(&self, space: Space, key: &[u8], run: RunId) -> bool {
+        // A look-up by parts would need a key type of its own; there are guests only while keys are lent.
+        let guest = match self.guests.is_empty() {
+            true => None,
+            false => self.guests.get(&(space, key.into())),
+        };
+        guest.is_some_and(|guest| guest.run == run)
     }
 
-    /// The keys of guests.
-    pub(crate) fn guests_of(&self, space: Space) -> Vec<Box<[u8]>> {
-        let of_space = self.guests.keys().filter(|(of, _)| *of == space);
-        of_space.map(|(_, key)| key.clone()).collect()
+    /// All guests of a run.
+    pub(crate) fn guests_of_run(&self, run: RunId) -> Vec<(Space, Box<[u8]>)> {
+        let of_run = self.guests.iter().filter(|(_, guest)| guest.run == run);
+        of_run.map(|(of, _)| of.clone()).collect()
     }
 
     /// Whether the guest has changed; `None` if there is none.
     pub(crate) fn dismiss(&mut self, space: Space, key: &[u8]) -> Option<bool> {
-        self.guests.remove(&(space, key.into()))
+        self.guests.remove(&(space, key.into())).map(|guest| guest.changed)
     }
 
     fn changed(&mut self, key: &Key<'_>, store: &Store) {
         let of = (key.space(), Box::from(key.bytes()));
-        if let Some(changed) = self.guests.get_mut(&of) {
-            *changed = true;
+        if let Some(guest) = self.guests.get_mut(&of) {
+            guest.changed = true;
             return;
         }
         if let Some(marks) = self.watched.remove(&of) {
@@ -129,8 +142,20 @@ impl Shard {
         }
     }
 
+    /// Removes what a key holds if its time has come; whether it had.
+    pub fn expire_if_due(&mut self, env: &Env, key: &[u8]) -> bool {
+        let Ok(key) = self.data_key(env, key) else {
+            return false;
+        };
+        let was_there = self.store.find(&key).is_some();
+        was_there && self.settled(env, &key).is_none()
+    }
+
     /// Sets a mark when a key changes.
-    pub fn watch(&mut self, db: u8, key: &[u8], mark: &Arc<WatchMark>) {
+    pub fn watch(&mut self, env: &Env, key: &[u8], mark: &Arc<WatchMark>) {
+        // What has expired already is no change later.
+        self.expire_if_due(env, key);
+        let db = env.db;
         let marks = self.interest.watched.entry((Space::Db(db), key.into())).or_default();
         // Those of connections that no longer watch.
         marks.retain(|mark| Arc::strong_count(mark) > 1);

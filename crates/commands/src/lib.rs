@@ -4,6 +4,7 @@
 //! Nothing here knows a socket, a thread or a clock: requests come as slices, time as a parameter, replies go into a
 //! buffer. The node crate moves them about.
 
+mod batch;
 mod check;
 mod client;
 mod client_list;
@@ -43,10 +44,12 @@ mod test_node;
 mod test_request;
 #[cfg(test)]
 mod test_shard;
+mod transaction;
 mod ttl;
 mod undo;
 mod work;
 
+pub use batch::Batch;
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
@@ -67,6 +70,7 @@ pub use session::{CLIENT_NAME_MAX_BYTES, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
 pub use stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec, WorkerCommand};
+pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;
 

@@ -8,7 +8,6 @@ use crate::interest::Interest;
 use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
@@ -53,10 +52,6 @@ pub struct ShardConfig {
     pub idle_us: u64,
     /// The longest that a string may become, in bytes.
     pub string_bytes_max: usize,
-    /// The longest pattern of a scan of a value, in bytes.
-    pub pattern_bytes_max: usize,
-    /// How many random elements one command may ask for with repetition.
-    pub random_picks_max: usize,
     /// Seed of the hashes of values' elements; one a node, so that a value can be lent.
     pub hash_seed: HashSeed,
 }
@@ -105,10 +100,6 @@ pub struct Shard {
     pub(crate) when_full: WhenFull,
     idle_us: u64,
     pub(crate) string_bytes_max: usize,
-    pub(crate) pattern_bytes_max: usize,
-    pub(crate) random_picks_max: usize,
-    /// Patterns that were too long, until [`Shard::take_patterns_too_long`] says so.
-    patterns_too_long: Cell<u64>,
     draw: u64,
     pub(crate) trash: Vec<Trash>,
     pub(crate) hash_seed: HashSeed,
@@ -176,9 +167,6 @@ impl Shard {
             when_full: config.when_full,
             idle_us: config.idle_us,
             string_bytes_max: config.string_bytes_max,
-            pattern_bytes_max: config.pattern_bytes_max,
-            random_picks_max: config.random_picks_max,
-            patterns_too_long: Cell::new(0),
             draw: config.seed,
             trash: Vec::new(),
             hash_seed: config.hash_seed,
@@ -248,8 +236,6 @@ impl Shard {
                     CommandError::KeyTooLong(_) => self.stats.keys_too_long += 1,
                     CommandError::TooManyLimits(_) => self.stats.too_many_limits += 1,
                     CommandError::StringTooLong => self.stats.strings_too_long += 1,
-                    CommandError::TooManyPicks => self.stats.too_many_picks += 1,
-                    CommandError::PatternTooLong(_) => *self.patterns_too_long.get_mut() += 1,
                     _ => {}
                 }
                 error.write(out, env.proto);
@@ -278,11 +264,6 @@ impl Shard {
     /// What the shard has counted.
     pub fn stats(&self) -> &ShardStats {
         &self.stats
-    }
-
-    /// How many patterns were too long since the last time this was asked. Not in the stats: others than shards count them too.
-    pub fn take_patterns_too_long(&self) -> u64 {
-        self.patterns_too_long.take()
     }
 
     /// The entries.

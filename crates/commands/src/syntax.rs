@@ -2,7 +2,7 @@
 //!
 //! A word in capitals is written as it is, one in small letters stands for a value, `a|b` for one of them, `[…]` for
 //! something that may be left out, and `[...]` after something that it may come again. A word in capitals before a value
-//! belongs to it; `< … | … >` is one of several sequences, and `< … >` one sequence, for one that may come again.
+//! belongs to it; `< … | … >` is one of several sequences.
 
 /// An argument, in the terms of `COMMAND DOCS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,9 +80,7 @@ fn value_type(name: &str) -> &'static str {
         "key" => "key",
         "pattern" => "pattern",
         "amount" | "b" | "c" | "client-id" | "count" | "cursor" | "index" | "max_burst" | "n" | "period"
-        | "protover" | "quantity" | "seconds" | "increment" | "len" | "limit" | "num-matches" | "numkeys"
-        | "offset" | "rank" | "start" | "stop" => "integer",
-        "score" | "weight" => "double",
+        | "protover" | "quantity" | "seconds" => "integer",
         _ => "string",
     }
 }
@@ -171,10 +169,7 @@ impl Words {
                 _ => break,
             }
         }
-        let mut arguments: Vec<Argument> = sequences.into_iter().map(grouped).collect();
-        if arguments.len() == 1 {
-            return arguments.remove(0);
-        }
+        let arguments: Vec<Argument> = sequences.into_iter().map(grouped).collect();
         let name = arguments
             .iter()
             .map(|argument| argument.name.as_str())

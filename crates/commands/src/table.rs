@@ -92,8 +92,6 @@ pub struct Spec {
     pub counted: usize,
     /// What happens to the keys, in the words of key specifications (`RO`, `RW`, `RM`, `access`, `update`, `delete`).
     pub key_use: &'static [&'static str],
-    /// What happens to the second of the keys that are always there, where that is something else.
-    pub second_key_use: &'static [&'static str],
     /// ACL categories that do not follow from the flags and the group.
     pub categories: &'static [&'static str],
     /// Tips for clients and proxies (<https://redis.io/docs/latest/develop/reference/command-tips/>).
@@ -123,7 +121,6 @@ impl Spec {
         keys: (0, 0, 0),
         counted: 0,
         key_use: &[],
-        second_key_use: &[],
         categories: &[],
         tips: &[],
         group: "",
@@ -154,16 +151,6 @@ impl Spec {
     /// The position of its first key, where that is always the same.
     pub fn first_key(&self) -> Option<usize> {
         usize::try_from(self.keys.0).ok().filter(|&position| position > 0)
-    }
-
-    /// What happens to the key at a position of a request. Where keys are counted besides a fixed one, that one is written to and the
-    /// others are read, as by `*STORE`.
-    pub fn use_of(&self, position: usize) -> &'static [&'static str] {
-        match self.first_key() {
-            Some(_) if self.counted > 0 && position > self.counted => &["RO", "access"],
-            Some(first) if position > first && !self.second_key_use.is_empty() => self.second_key_use,
-            _ => self.key_use,
-        }
     }
 
     /// The positions of all keys of a request for it. A number of keys that is none, or too large, counts no keys: the command says what

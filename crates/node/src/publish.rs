@@ -27,10 +27,6 @@ pub fn publish(worker: &Worker) {
         .limit_hits(Bound::MaxMemory)
         .set(stats.out_of_memory + stats.shed);
     counters.limit_hits(Bound::StringBytes).set(stats.strings_too_long);
-    counters.limit_hits(Bound::RandomPicks).set(stats.too_many_picks);
-    counters
-        .limit_hits(Bound::PatternBytes)
-        .add(shard.take_patterns_too_long());
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);
     counters.expired.set(stats.expired);
     counters.shed.set(stats.shed);

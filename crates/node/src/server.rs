@@ -175,15 +175,22 @@ fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
     const OTHER_ORDERS: usize = 64;
     let mut outboxes = Outboxes {
         mailboxes: Vec::new(),
+        key_jobs: Vec::new(),
         controls: Vec::new(),
     };
     let mut inboxes = Vec::new();
     for _ in 0..workers {
         let (to_mailbox, mailbox) = mpsc::channel(config.limits.mailbox_batches);
         let (to_control, control) = mpsc::channel(config.limits.connections + OTHER_ORDERS);
+        let (to_key_jobs, key_jobs) = mpsc::unbounded_channel();
         outboxes.mailboxes.push(to_mailbox);
+        outboxes.key_jobs.push(to_key_jobs);
         outboxes.controls.push(to_control);
-        inboxes.push(Inbox { mailbox, control });
+        inboxes.push(Inbox {
+            mailbox,
+            key_jobs,
+            control,
+        });
     }
     (outboxes, inboxes)
 }
@@ -255,8 +262,6 @@ fn start_workers(
             when_full: when_full(&node.config),
             idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
             string_bytes_max: node.config.limits.string_bytes,
-            pattern_bytes_max: node.config.limits.pattern_bytes,
-            random_picks_max: node.config.limits.random_picks,
             hash_seed,
         };
         let (node, listener, ready) = (Arc::clone(node), listener.take(), ready.clone());

@@ -82,6 +82,11 @@ impl<'a> Calls<'a> {
             let key = request.arg(position);
             let space = self.shard.space_of(&env, spec, request);
             if !self.shard.is_usable(space, key, self.id) {
+                if self.names.is_some_and(|names| names.lacks(space, key)) && !self.shard.is_own(key) {
+                    self.shard.admit_nothing(space, key, self.id);
+                    self.touched.add(key);
+                    continue;
+                }
                 let key = key.into();
                 self.needs = Some(Needs::Key(KeyNeed { space, key }));
                 return Ok(HostAnswer::Elsewhere);
@@ -107,7 +112,7 @@ impl<'a> Calls<'a> {
             }
             Run::Keyspace(command) => {
                 let slots = self.node.shard_slots();
-                if slots.len() > 1 && !self.names.is_some_and(|names| names.is_of(env.db)) {
+                if slots.len() > 1 && !self.names.is_some_and(|names| names.db() == env.db) {
                     self.needs = Some(Needs::Node(env.db));
                     return Ok(HostAnswer::Elsewhere);
                 }
@@ -117,7 +122,7 @@ impl<'a> Calls<'a> {
                 while let Some((index, op)) = run.ask() {
                     let answer = match self.names {
                         Some(names) if slots[index] != own => {
-                            names.answer(self.shard, index, &slots[index], &env, &op)?
+                            names.answer(self.shard, self.id, index, &slots[index], &env, &op)?
                         }
                         _ => self.shard.keyspace(&op, env.now_us),
                     };
@@ -217,13 +222,17 @@ impl Host for Calls<'_> {
 }
 
 impl Shard {
+    /// Whether a key is of a slot of this shard.
+    fn is_own(&self, key: &[u8]) -> bool {
+        let slots = self.store().slots();
+        slots.len() == usize::from(tollgate_store::SLOTS) || slots.contains(&tollgate_store::slot_of(key))
+    }
+
     /// Whether a run can use a key here now: it is this shard's and free, or the run's guest.
     pub(crate) fn is_usable(&self, space: Space, key: &[u8], run: RunId) -> bool {
-        let slots = self.store().slots();
-        let is_own = slots.len() == usize::from(tollgate_store::SLOTS) || slots.contains(&tollgate_store::slot_of(key));
-        match is_own {
-            true => !self.has_holds() || self.is_held_by(key, run) || !self.is_blocked(key),
-            false => self.interest.is_guest(space, key),
+        match self.is_own(key) {
+            true => !self.has_holds() || !self.is_blocked_for(key, Some(run)),
+            false => self.interest.is_guest_of(space, key, run),
         }
     }
 }

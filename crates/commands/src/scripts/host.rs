@@ -17,10 +17,8 @@ pub struct ScriptLimits {
     pub memory_bytes: usize,
     /// How long a run may stay in something that cannot be interrupted.
     pub step: Duration,
-    /// CPU time of a run, all its slices together.
+    /// Time of a run, all its slices together.
     pub budget: Duration,
-    /// CPU time from which on a run is logged as slow.
-    pub slow: Duration,
     /// Compiled scripts that a worker keeps.
     pub compiled: usize,
 }

@@ -4,7 +4,8 @@
 use crate::keyspace::{
     KeyList, KeyspaceAnswer, KeyspaceOp, Name, Pattern, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned,
 };
-use crate::{CommandError, Env, Shard};
+use crate::{CommandError, Env, RunId, Shard};
+use std::collections::HashSet;
 use std::ops::Range;
 use tollgate_store::{Space, slot_of};
 
@@ -15,36 +16,57 @@ pub struct Names {
     db: u8,
     /// By shard, in ascending order of slots; nothing of the shard where the run is.
     shards: Vec<Vec<Name>>,
+    all: HashSet<Box<[u8]>>,
 }
 
 impl Names {
     /// The names of a database, by shard, each in ascending order of slots.
     pub fn new(db: u8, shards: Vec<Vec<Name>>) -> Self {
-        Self { db, shards }
+        let all = shards.iter().flatten().map(|name| name.key.clone()).collect();
+        Self { db, shards, all }
     }
 
-    pub(crate) fn is_of(&self, db: u8) -> bool {
-        self.db == db
+    /// Whether the other shards have no such key, nor can have: a key of this database that is not among the names.
+    pub(crate) fn lacks(&self, space: Space, key: &[u8]) -> bool {
+        space == Space::Db(self.db) && !self.all.contains(key)
+    }
+
+    /// The names from one on that is known, as many as `count`, in the order of a scan.
+    pub fn from(&self, key: &[u8], count: usize) -> impl Iterator<Item = &[u8]> {
+        let names = self.shards.iter().flatten();
+        names
+            .map(|name| &*name.key)
+            .skip_while(move |name| *name != key)
+            .take(count)
+    }
+
+    /// The database.
+    pub fn db(&self) -> u8 {
+        self.db
     }
 
     /// What a shard of those slots would answer.
     pub(crate) fn answer(
         &self,
         shard: &mut Shard,
+        run: RunId,
         index: usize,
         slots: &Range<u16>,
         env: &Env,
         op: &KeyspaceOp,
     ) -> Result<KeyspaceAnswer, CommandError> {
         match op {
-            KeyspaceOp::Len { .. } => Ok(KeyspaceAnswer::Len(self.keys(shard, index, slots, env).len())),
+            KeyspaceOp::Len { .. } => Ok(KeyspaceAnswer::Len(self.keys(shard, run, index, slots, env).len())),
             KeyspaceOp::Random { .. } => {
-                let keys = self.keys(shard, index, slots, env);
+                let keys = self.keys(shard, run, index, slots, env);
                 let draw = shard.next_draw() as usize;
                 let picked = draw.checked_rem(keys.len()).map(|at| keys[at].1.clone());
                 Ok(KeyspaceAnswer::Random(picked))
             }
-            KeyspaceOp::Scan(op) => Ok(KeyspaceAnswer::Scanned(scan(&self.keys(shard, index, slots, env), op))),
+            KeyspaceOp::Scan(op) => Ok(KeyspaceAnswer::Scanned(scan(
+                &self.keys(shard, run, index, slots, env),
+                op,
+            ))),
             KeyspaceOp::Flush { .. } | KeyspaceOp::Free | KeyspaceOp::Names { .. } => {
                 Err(CommandError::Refused("This command is not allowed from script"))
             }
@@ -55,6 +77,7 @@ impl Names {
     fn keys(
         &self,
         shard: &mut Shard,
+        run: RunId,
         index: usize,
         slots: &Range<u16>,
         env: &Env,
@@ -62,10 +85,11 @@ impl Names {
         let space = Space::Db(self.db);
         let of_others = self.shards.get(index).into_iter().flatten();
         let mut keys: Vec<_> = of_others
-            .filter(|name| !shard.interest.is_guest(space, &name.key))
+            .filter(|name| !shard.interest.is_guest_of(space, &name.key, run))
             .map(|name| (slot_of(&name.key), name.key.clone(), name.type_name))
             .collect();
-        for key in shard.interest.guests_of(space) {
+        let guests = shard.interest.guests_of_run(run).into_iter();
+        for (_, key) in guests.filter(|(of, _)| *of == space) {
             let slot = slot_of(&key);
             if slots.contains(&slot)
                 && let Some(type_name) = shard.type_of(env, &key)

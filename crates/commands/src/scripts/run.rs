@@ -60,7 +60,7 @@ pub struct ScriptRun {
     touched: Touched,
     spent: Duration,
     killed: Option<Arc<Killed>>,
-    may_undo: bool,
+    keeps_log: bool,
     /// The database that its commands use: SELECT changes it.
     selected: u8,
     names: Option<Names>,
@@ -107,21 +107,36 @@ impl ScriptRun {
             touched: Touched::default(),
             spent: Duration::ZERO,
             killed: None,
-            may_undo: true,
+            keeps_log: false,
             selected: env.db,
             names: None,
         })
     }
 
-    /// Leaves the undoing to somebody else: the shard's log stays as it is, and what the run writes goes there.
-    pub fn within_log(mut self) -> Self {
-        self.may_undo = false;
+    /// Keeps the log of what it wrote when it is done, for who may have to take that back later.
+    pub fn keep_log(mut self) -> Self {
+        self.keeps_log = true;
         self
+    }
+
+    /// The log of what a run wrote that is done, see [`ScriptRun::keep_log`].
+    pub fn take_log(&mut self) -> Option<UndoLog> {
+        self.undo.take()
     }
 
     /// Gives it the names that it needs; the whole node belongs to it from now on.
     pub fn give_names(&mut self, names: Names) {
         self.names = Some(names);
+    }
+
+    /// The names that it was given.
+    pub fn names(&self) -> Option<&Names> {
+        self.names.as_ref()
+    }
+
+    /// Takes the names back: the whole node is no longer its own.
+    pub fn take_names(&mut self) -> Option<Names> {
+        self.names.take()
     }
 
     /// The keys asked for since the run began.
@@ -173,7 +188,7 @@ impl ScriptRun {
             write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
             return ScriptStep::Done;
         }
-        if self.may_undo && !self.read_only {
+        if !self.read_only {
             shard.undo = Some(self.undo.take().unwrap_or_default());
         }
         shard.set_running(Some(self.id));
@@ -194,9 +209,7 @@ impl ScriptRun {
         let needs = calls.needs.take();
         let env = calls.env;
         shard.set_running(None);
-        if self.may_undo {
-            self.undo = shard.undo.take();
-        }
+        self.undo = shard.undo.take();
         match outcome {
             Outcome::Yielded => {
                 self.selected = env.db;
@@ -270,7 +283,9 @@ impl ScriptRun {
     }
 
     fn commit(&mut self, shard: &mut Shard) {
-        if let Some(undo) = self.undo.take() {
+        if !self.keeps_log
+            && let Some(undo) = self.undo.take()
+        {
             shard.commit(undo);
         }
     }
