@@ -60,9 +60,14 @@ fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
         reply.bulk(tip.as_bytes());
     }
     let fixed = spec.first_key().is_some();
-    reply.set(usize::from(fixed) + usize::from(spec.counted > 0));
-    if fixed {
-        write_key_spec(reply, spec);
+    let has_later = !spec.later_key_use.is_empty();
+    reply.set(usize::from(fixed) + usize::from(has_later) + usize::from(spec.counted > 0));
+    let (first, last, step) = spec.keys;
+    if has_later {
+        write_key_spec(reply, (first, first, 1), spec.key_use);
+        write_key_spec(reply, (first + 1, last, step), spec.later_key_use);
+    } else if fixed {
+        write_key_spec(reply, spec.keys, spec.key_use);
     }
     if spec.counted > 0 {
         write_counted_keys(reply, spec);
@@ -85,12 +90,11 @@ fn write_set(reply: &mut ReplyWriter<'_>, words: impl ExactSizeIterator<Item = &
 }
 
 /// Where the keys are: from the first one on, to `last` positions after it or before the end.
-fn write_key_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
-    let (first, last, step) = spec.keys;
+fn write_key_spec(reply: &mut ReplyWriter<'_>, (first, last, step): (i16, i16, i16), key_use: &[&'static str]) {
     let last_from_first = if last > 0 { last - first } else { last };
     reply.map(3);
     reply.bulk(b"flags");
-    write_set(reply, spec.key_use.iter().copied());
+    write_set(reply, key_use.iter().copied());
     reply.bulk(b"begin_search");
     write_search(reply, "index", &[("index", first)]);
     reply.bulk(b"find_keys");
@@ -232,10 +236,12 @@ pub(crate) fn get_keys_and_flags(call: &mut ConnectionCall<'_>) -> Result<(), Co
     let (spec, keys) = find_keys(call.request)?;
     let mut reply = call.reply();
     reply.array(keys.len());
-    for key in keys {
+    for (number, key) in keys.into_iter().enumerate() {
         reply.array(2);
         reply.bulk(key);
-        write_set(&mut reply, spec.key_use.iter().copied());
+        let is_later = number > 0 && !spec.later_key_use.is_empty();
+        let key_use = if is_later { spec.later_key_use } else { spec.key_use };
+        write_set(&mut reply, key_use.iter().copied());
     }
     Ok(())
 }

@@ -49,6 +49,8 @@ impl TestShards {
                 when_full: WhenFull::Shed,
                 idle_us: 3_600_000_000,
                 string_bytes_max: 1 << 20,
+                pattern_bytes_max: TEST_LIMITS.pattern_bytes_max,
+                random_picks_max: 10_000,
                 hash_seed,
             })
             .unwrap()
