@@ -38,7 +38,7 @@ const COUNTS: &[&str] = &[
     "-9223372036854775808",
 ];
 /// Fields that a command on the large hash sets at once.
-const LARGE_FIELDS: usize = 700;
+const LARGE_FIELDS: usize = 1300;
 
 fn field(draw: &mut Draw) -> String {
     match draw.below(40) {

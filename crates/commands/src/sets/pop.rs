@@ -60,8 +60,8 @@ pub(crate) fn spop(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut
 }
 
 fn parse_count(text: &[u8]) -> Result<usize, CommandError> {
-    let count = parse_integer(text).ok_or(CommandError::NotAnInteger)?;
-    usize::try_from(count).map_err(|_| CommandError::Refused("value is out of range, must be positive"))
+    let count = parse_integer(text).and_then(|count| usize::try_from(count).ok());
+    count.ok_or(CommandError::Refused("value is out of range, must be positive"))
 }
 
 /// Some of the members.
