@@ -52,7 +52,7 @@ const CONDITIONS: &[&str] = &["NX", "XX", "GT", "LT", "lt", "xx"];
 /// A random command on one of a few keys. The times are below the year 586,000, where the node's clock ends.
 fn command(draw: &mut Draw) -> Vec<&'static str> {
     let key = draw.of(&["a", "b", "{a}c", "d"]);
-    let mut command = match draw.below(30) {
+    let mut command = match draw.below(32) {
         0 => vec!["GET", key],
         1 | 26..30 => {
             let mut command = vec!["SET", key, draw.of(VALUES)];
@@ -108,8 +108,8 @@ fn command(draw: &mut Draw) -> Vec<&'static str> {
             key,
             draw.of(&["1000000000", "2000000000", "0", "-1", "b", "9223372036854775807"]),
         ],
-        17 => vec!["EXPIREAT", key, draw.of(UNIX_SECONDS)],
-        18 => vec![
+        17 | 30 => vec!["EXPIREAT", key, draw.of(UNIX_SECONDS)],
+        18 | 31 => vec![
             "PEXPIREAT",
             key,
             draw.of(&["4102444800000", "4102444801000", "5", "-1", "c", "9000000000000000"]),

@@ -177,10 +177,14 @@ impl Servers<'_> {
         Err(format!("the scan does not show {missing:?}, but {more:?}"))
     }
 
-    /// Runs trials one after the other; the number of the first that goes wrong, and what is wrong.
-    fn replay(&mut self, trials: &[Trial]) -> Option<(usize, String)> {
+    fn flush(&mut self) {
         self.reference.line("FLUSHALL");
         self.tested.line("FLUSHALL");
+    }
+
+    /// Runs trials one after the other; the number of the first that goes wrong, and what is wrong.
+    fn replay(&mut self, trials: &[Trial]) -> Option<(usize, String)> {
+        self.flush();
         let fails = |(at, trial)| self.run(trial).err().map(|wrong| (at, wrong));
         trials.iter().enumerate().find_map(fails)
     }
@@ -307,12 +311,13 @@ impl Differential {
         }
     }
 
-    /// Runs so many trials from a seed, each on both servers.
+    /// Empties both servers and runs so many trials from a seed, each on both.
     ///
     /// # Panics
     /// At the first difference, with the shortest sequence of commands found that shows it.
     pub fn run(&mut self, reference: &mut Client, tested: &mut Client, seed: u64, trials: usize) {
         let mut servers = Servers { reference, tested };
+        servers.flush();
         let mut draw = Draw::new(seed);
         let mut before: Vec<Trial> = Vec::new();
         for _ in 0..trials {

@@ -113,9 +113,7 @@ pub(crate) fn lrange(
         return Ok(None);
     }
     Ok(Some(steps(move |shard, env, request, out| {
-        // The key was as good in the first step.
-        let key = shard.data_key(env, request.arg(1)).ok();
-        let list = key.and_then(|key| shard.read::<List>(env, &key).ok().flatten());
+        let list = shard.value_of_arg::<List>(env, request, 1);
         write_elements(list, take_first(&mut left), &mut ReplyWriter::new(out, env.proto));
         left.is_empty()
     })))

@@ -17,7 +17,7 @@ impl Edit<'_, List> {
     /// Says that elements of so many bytes in all are about to be pushed or inserted: see [`List::expect`]. No change by itself.
     pub(crate) fn expect(&mut self, elements_bytes: usize) {
         self.note_change(|_| {});
-        self.raw_if(|list| (list.expect(elements_bytes), false));
+        self.recode().expect(elements_bytes);
     }
 
     /// Puts an element at an end.
@@ -88,14 +88,15 @@ impl Edit<'_, List> {
         let encoding = self.encoding();
         let removed_before = removal.removed();
         let mut indexes = Vec::new();
-        let done = self.raw_if(|list| {
-            let done = list.remove_some(removal, element, budget, &mut |index| {
-                if notes {
-                    indexes.push(index);
-                }
-            });
-            (done, removal.removed() > removed_before)
+        let done = self.recode().remove_some(removal, element, budget, &mut |index| {
+            if notes {
+                indexes.push(index);
+            }
         });
+        if removal.removed() > removed_before {
+            // It has changed.
+            self.raw();
+        }
         if !indexes.is_empty() {
             let element: Box<[u8]> = element.into();
             self.note(move |list| {

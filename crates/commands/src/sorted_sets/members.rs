@@ -1,13 +1,13 @@
 //! ZCARD, ZMSCORE, ZRANK, ZREM, ZREVRANK, ZSCAN, ZSCORE: members by their names.
 
-use crate::collection_scan::{Scan, Scanned, scan};
 use crate::data::Edit;
 use crate::double::format_17_digits;
+use crate::elements::{Scan, Show, scan};
 use crate::table::{Rest, STEP_ELEMENTS};
 use crate::work::{Work, begin, steps};
 use crate::{CommandError, Env, Shard};
 use std::ops::Range;
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_protocol::{ReplyWriter, Request, format_double};
 use tollgate_values::{Encoding, SortedSet};
 
 /// `ZCARD key`
@@ -49,9 +49,7 @@ pub(crate) fn zmscore(
     }
     Ok(Some(steps(move |shard, env, request, out| {
         let end = request.len().min(at + STEP_ELEMENTS);
-        // The key was as good in the first step.
-        let key = shard.data_key(env, request.arg(1)).ok();
-        let set = key.and_then(|key| shard.read::<SortedSet>(env, &key).ok().flatten());
+        let set = shard.value_of_arg::<SortedSet>(env, request, 1);
         write_scores(set, request, at..end, &mut ReplyWriter::new(out, env.proto));
         at = end;
         at == request.len()
@@ -175,32 +173,15 @@ pub(crate) fn zscan(
 }
 
 impl Scan for SortedSet {
-    fn scan_some(
-        &self,
-        cursor: u64,
-        count: usize,
-        wants: &dyn Fn(&[u8]) -> bool,
-        reply: &mut ReplyWriter<'_>,
-    ) -> Scanned {
+    fn show_some(&self, cursor: u64, count: usize, show: &mut Show<'_>) -> u64 {
         // As Redis has it, which writes the scores of a skiplist with 17 digits here.
         let in_17_digits = self.encoding() == Encoding::Skiplist;
-        let (mut looked_at, mut written) = (0, 0);
-        let next = SortedSet::scan(self, cursor, count, &mut |member, score| {
-            looked_at += 1;
-            if wants(member) {
-                written += 2;
-                reply.bulk(member);
-                if in_17_digits {
-                    reply.bulk(format_17_digits(score.get()).as_bytes());
-                } else {
-                    reply.double(score.get());
-                }
+        self.scan(cursor, count, &mut |member, score| {
+            if in_17_digits {
+                show(member, Some(format_17_digits(score.get()).as_bytes()));
+            } else {
+                show(member, Some(format_double(score.get()).as_bytes()));
             }
-        });
-        Scanned {
-            next,
-            looked_at,
-            written,
-        }
+        })
     }
 }

@@ -1,10 +1,11 @@
 //! ZRANDMEMBER.
 
 use super::Show;
+use crate::elements::parse_count;
 use crate::table::{Rest, STEP_ELEMENTS};
 use crate::work::{Work, begin};
 use crate::{CommandError, Env, Shard};
-use tollgate_protocol::{ReplyWriter, Request, parse_integer};
+use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_values::{Sample, SortedSet};
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`
@@ -17,11 +18,7 @@ pub(crate) fn zrandmember(
     let Some(count) = request.get(2) else {
         return one(shard, env, request, out).map(|()| None);
     };
-    let count = parse_integer(count).ok_or(CommandError::NotAnInteger)?;
-    if count == i64::MIN {
-        let text = "value is out of range, value must between -9223372036854775807 and 9223372036854775807";
-        return Err(CommandError::Refused(text));
-    }
+    let count = parse_count(count)?;
     let show = match (request.len(), request.get(3)) {
         (3, _) => Show::Members,
         (4, Some(word)) if word.eq_ignore_ascii_case(b"WITHSCORES") => {
@@ -38,7 +35,7 @@ pub(crate) fn zrandmember(
     let picks = match shard.read::<SortedSet>(env, &key)? {
         None => Picks::Any(0),
         Some(set) if count >= 0 => Picks::Distinct(set.sample(wanted)),
-        Some(_) if wanted > picks_max => return Err(CommandError::TooManyPicks),
+        Some(_) if wanted > picks_max => return Err(CommandError::TooManyPicks(picks_max)),
         Some(_) => Picks::Any(wanted),
     };
     show.head(&mut ReplyWriter::new(out, env.proto), picks.left());
@@ -90,9 +87,7 @@ impl Work for Pick {
         let here = self.picks.left().min(STEP_ELEMENTS);
         let mut draws = [0; STEP_ELEMENTS];
         draws[..here].fill_with(|| shard.next_draw());
-        // The key was as good before the head was written.
-        let key = shard.data_key(env, request.arg(1)).ok();
-        let set = key.and_then(|key| shard.read::<SortedSet>(env, &key).ok().flatten());
+        let set = shard.value_of_arg::<SortedSet>(env, request, 1);
         let mut reply = ReplyWriter::new(out, env.proto);
         for draw in &draws[..here] {
             let picked = match &mut self.picks {

@@ -231,9 +231,7 @@ fn show_range(
     Ok(Some(steps(move |shard, env, request, out| {
         let here = take_ranks(&mut ranks, STEP_ELEMENTS, reverse);
         let mut reply = ReplyWriter::new(out, env.proto);
-        // The key was as good in the first step.
-        let key = shard.data_key(env, request.arg(form.key_at)).ok();
-        match key.and_then(|key| shard.read::<SortedSet>(env, &key).ok().flatten()) {
+        match shard.value_of_arg::<SortedSet>(env, request, form.key_at) {
             Some(set) => show_members(set, here, reverse, show, &mut reply),
             None => show.missing(&mut reply, here.len()),
         }

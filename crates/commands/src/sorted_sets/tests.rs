@@ -60,7 +60,7 @@ fn what_7_2_answers_and_7_0_does_not() {
             ("ZSCORE stored a", "$1|0|"),
             // An increment of nothing shows what was given.
             ("ZINCRBY zero -0 b", "$2|-0|"),
-            ("ZRANDMEMBER z -10001", "-ERR value is out of range|"),
+            ("ZRANDMEMBER z -10001", "-ERR too many random elements, at most 10000|"),
         ],
     );
     shards.proto = Proto::Resp3;

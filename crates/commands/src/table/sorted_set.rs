@@ -249,7 +249,7 @@ pub(super) const SPECS: &[Spec] = &[
         flags: WRITE_GROWS,
         keys: (1, 2, 1),
         key_use: &["OW", "update"],
-        second_key_use: &["RO", "access"],
+        later_key_use: &["RO", "access"],
         since: "6.2.0",
         syntax: "dst src min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]",
         complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
