@@ -111,6 +111,9 @@ pub enum CommandError {
     /// A string that would become longer than the node takes.
     #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
     StringTooLong,
+    /// More random elements, of which one may come again, than one command may answer.
+    #[error("ERR too many random elements, at most {0}")]
+    TooManyPicks(usize),
     /// A pattern, or several together, longer than the node takes.
     #[error("ERR pattern is longer than {0} bytes")]
     PatternTooLong(usize),

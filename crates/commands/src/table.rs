@@ -93,6 +93,8 @@ pub struct Spec {
     pub counted: usize,
     /// What happens to the keys, in the words of key specifications (`RO`, `RW`, `RM`, `access`, `update`, `delete`).
     pub key_use: &'static [&'static str],
+    /// The same for the keys after the first, where something else happens to them.
+    pub later_key_use: &'static [&'static str],
     /// ACL categories that do not follow from the flags and the group.
     pub categories: &'static [&'static str],
     /// Tips for clients and proxies (<https://redis.io/docs/latest/develop/reference/command-tips/>).
@@ -122,6 +124,7 @@ impl Spec {
         keys: (0, 0, 0),
         counted: 0,
         key_use: &[],
+        later_key_use: &[],
         categories: &[],
         tips: &[],
         group: "",

@@ -155,10 +155,14 @@ bounds! {
     published_bytes / PublishedBytes: 64 * MIB, Bytes(1 << 16, 1 << 36), "bytes",
         "PUBLISH gets the error, and the message does not go to the listeners of that worker",
         "BUSY subscribers are too far behind";
-    /// Bytes of the patterns of one command: of KEYS, SCAN, CONFIG GET or COMMAND LIST.
+    /// Bytes of the patterns of one command: of KEYS, SCAN and its like, CONFIG GET or COMMAND LIST.
     pattern_bytes / PatternBytes: 512, Bytes(16, 1 << 12), "bytes",
         "the command gets the error",
         "ERR pattern is longer than";
+    /// Random elements that one command answers where one can come again, as SRANDMEMBER with a negative count.
+    random_picks / RandomPicks: 1_000_000, Count(1, 1 << 32), "elements",
+        "the command gets the error",
+        "ERR too many random elements";
     /// Rules of the file.
     rules / Rules: RULES_MAX, Count(0, RULES_MAX as u64), "rules",
         "the node does not start",

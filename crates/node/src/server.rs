@@ -263,6 +263,8 @@ fn start_workers(
             when_full: when_full(&node.config),
             idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
             string_bytes_max: node.config.limits.string_bytes,
+            pattern_bytes_max: node.config.limits.pattern_bytes,
+            random_picks_max: node.config.limits.random_picks,
             hash_seed,
         };
         let (node, listener, ready) = (Arc::clone(node), listener.take(), ready.clone());
