@@ -86,18 +86,19 @@ impl TestShards {
         with_line(line, |request| {
             match self.table.resolve(request, &mut LastCommand::default()) {
                 Err(error) => error.write(&mut out, env.proto),
-                Ok((spec, Some(key))) => {
-                    let owner = self.owner(request.arg(key));
+                Ok((spec, _)) if !matches!(spec.run, Run::Keyspace(_) | Run::Connection(_)) => {
+                    let key = spec.key_positions(request).next();
+                    let owner = key.map_or(0, |key| self.owner(request.arg(key)));
                     let mut queue = CheckQueue::default();
                     let shard = &mut self.shards[owner];
                     match shard.run(&env, &mut queue, spec, request, &mut out) {
                         Step::Done => {}
-                        Step::FlushFirst => unreachable!("nothing is queued"),
+                        Step::FlushFirst | Step::Wait => unreachable!("nothing is queued or held"),
                         Step::More(mut rest) => while !shard.go_on(&env, &mut queue, &mut *rest, request, &mut out) {},
                     }
                     while self.shards[owner].flush(&env, &mut queue, &mut out) == Flow::Yield {}
                 }
-                Ok((spec, None)) => {
+                Ok((spec, _)) => {
                     let Run::Keyspace(command) = spec.run else {
                         panic!("{} needs no shard", spec.name)
                     };
