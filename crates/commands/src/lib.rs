@@ -48,6 +48,8 @@ mod test_node;
 mod test_request;
 #[cfg(test)]
 mod test_shard;
+#[cfg(test)]
+mod test_undo;
 mod transaction;
 mod ttl;
 mod undo;

@@ -86,8 +86,8 @@ impl TestShards {
         with_line(line, |request| {
             match self.table.resolve(request, &mut LastCommand::default()) {
                 Err(error) => error.write(&mut out, env.proto),
-                Ok((spec, key)) if key.is_some() || matches!(spec.run, Run::Keys(_)) => {
-                    let key = key.or_else(|| spec.key_positions(request).next());
+                Ok((spec, _)) if !matches!(spec.run, Run::Keyspace(_) | Run::Connection(_)) => {
+                    let key = spec.key_positions(request).next();
                     let owner = key.map_or(0, |key| self.owner(request.arg(key)));
                     let mut queue = CheckQueue::default();
                     let shard = &mut self.shards[owner];
