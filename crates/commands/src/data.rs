@@ -100,6 +100,11 @@ impl<'a, T> Edit<'a, T> {
         }
     }
 
+    /// The value, to change how it is kept and nothing that a client would call a change. No inverse undoes that.
+    pub(crate) fn unmarked(&mut self) -> &mut T {
+        self.value
+    }
+
     /// The value, to change it. Until this is called, nothing has changed.
     pub(crate) fn raw(&mut self) -> &mut T {
         self.changed = true;
@@ -228,6 +233,12 @@ impl Shard {
         expires: Expiry,
     ) -> Result<(), CommandError> {
         self.make_room(DROPS_FOR_VALUE)?;
+        self.put_value(env, key, value, expires);
+        Ok(())
+    }
+
+    /// As [`Shard::set_value`], in a command that has begun to write and must not fail: it has made room before.
+    pub(crate) fn put_value(&mut self, env: &Env, key: &Key<'_>, value: Value, expires: Expiry) {
         if !self.remove_noted(key) {
             self.note_before_insert(key);
         }
@@ -238,7 +249,6 @@ impl Shard {
             self.store.bury(value);
         }
         self.note_change(key);
-        Ok(())
     }
 
     /// Sets until when the value of a key exists; one whose time has passed is removed.
