@@ -110,6 +110,12 @@ pub enum CommandError {
     /// A string that would become longer than the node takes.
     #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
     StringTooLong,
+    /// The offset of a bit that is no integer, is negative, or is one that no string is long enough for.
+    #[error("ERR bit offset is not an integer or out of range")]
+    BitOffset {
+        /// Whether it is only too large.
+        beyond_bound: bool,
+    },
     /// A pattern, or several together, longer than the node takes.
     #[error("ERR pattern is longer than {0} bytes")]
     PatternTooLong(usize),

@@ -4,6 +4,7 @@
 //! Nothing here knows a socket, a thread or a clock: requests come as slices, time as a parameter, replies go into a
 //! buffer. The node crate moves them about.
 
+mod bits;
 mod check;
 mod client;
 mod client_list;

@@ -224,7 +224,9 @@ impl Shard {
                 match error {
                     CommandError::KeyTooLong(_) => self.stats.keys_too_long += 1,
                     CommandError::TooManyLimits(_) => self.stats.too_many_limits += 1,
-                    CommandError::StringTooLong => self.stats.strings_too_long += 1,
+                    CommandError::StringTooLong | CommandError::BitOffset { beyond_bound: true } => {
+                        self.stats.strings_too_long += 1;
+                    }
                     _ => {}
                 }
                 error.write(out, env.proto);

@@ -74,7 +74,10 @@ impl Options {
 
 /// Both strings. A key without one has an empty one.
 fn texts<'a>(shard: &'a mut Shard, env: &Env, request: Request<'_>) -> Result<[Text<'a>; 2], CommandError> {
-    let keys = [shard.data_key(env, request.arg(1))?, shard.data_key(env, request.arg(2))?];
+    let keys = [
+        shard.data_key(env, request.arg(1))?,
+        shard.data_key(env, request.arg(2))?,
+    ];
     for key in &keys {
         shard.settled(env, key);
     }

@@ -76,14 +76,25 @@ pub(crate) fn append(
     if end > shard.string_bytes_max {
         return Err(CommandError::StringTooLong);
     }
-    write_up_to(shard, env, &key, end, (request, out), |shard, env, request, before, out| {
-        let key = shard.data_key(env, request.arg(1))?;
-        let more = request.arg(2);
-        let length = change_string(shard, env, &key, |edit| {
-            let has_grown = edit.len() > before;
-            if has_grown { edit.set_range(before, more) } else { edit.append(more) }
-        })?;
-        ReplyWriter::new(out, env.proto).int(length as i64);
-        Ok(())
-    })
+    write_up_to(
+        shard,
+        env,
+        &key,
+        end,
+        (request, out),
+        |shard, env, request, before, out| {
+            let key = shard.data_key(env, request.arg(1))?;
+            let more = request.arg(2);
+            let length = change_string(shard, env, &key, |edit| {
+                let has_grown = edit.len() > before;
+                if has_grown {
+                    edit.set_range(before, more)
+                } else {
+                    edit.append(more)
+                }
+            })?;
+            ReplyWriter::new(out, env.proto).int(length as i64);
+            Ok(())
+        },
+    )
 }
