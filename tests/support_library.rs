@@ -1,8 +1,9 @@
 //! The library of these tests, tried against a stock redis-server.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use tollgate_suite::{Client, RedisServer, Value, skip_without};
+use tollgate_suite::{Check, Client, Differential, Draw, RedisServer, Trial, Value, skip_without};
 
 #[test]
 fn talks_to_redis_server_in_both_protocols() {
@@ -66,4 +67,46 @@ fn leaves_no_server_behind_when_a_test_panics() {
         std::net::TcpStream::connect(receiver.recv().unwrap()).is_err(),
         "redis-server still answers"
     );
+}
+
+/// Fields of one hash, and how it is kept: a server that keeps fewer in a listpack differs once there are more than that.
+fn fields(draw: &mut Draw) -> Trial {
+    match draw.below(10) {
+        0 => Trial::new(["OBJECT", "ENCODING", "h"]),
+        1 => Trial::new(["HGETALL", "h"]).checked(Check::AsKept(2)),
+        2 => Trial::new(["HSCAN", "h", "0", "COUNT", "3"]).checked(Check::Scan(2)),
+        _ => Trial::new([
+            "HSET".to_owned(),
+            "h".to_owned(),
+            draw.below(50).to_string(),
+            "v".to_owned(),
+        ]),
+    }
+}
+
+#[test]
+fn a_difference_is_found_and_made_short() {
+    if skip_without(&["redis-server"]) {
+        return;
+    }
+    let commands: &[(&str, &[&str])] = &[
+        ("HGETALL", &[]),
+        ("HSCAN", &["COUNT"]),
+        ("HSET", &[]),
+        ("OBJECT", &["ENCODING"]),
+    ];
+    let few = &["--hash-max-listpack-entries", "20"];
+    let [reference, same, other] = [&[][..], &[], few].map(RedisServer::start);
+    let run = |reference: &RedisServer, tested: &RedisServer| {
+        let mut differential = Differential::new(commands, fields);
+        differential.run(&mut reference.client(), &mut tested.client(), 1, 3_000);
+        differential.finish();
+    };
+    run(&reference, &same);
+    let failed = std::panic::catch_unwind(AssertUnwindSafe(|| run(&reference, &other)));
+    let message = failed.expect_err("they differ");
+    let message = message.downcast_ref::<String>().expect("a text");
+    // 21 fields and the question.
+    assert!(message.contains("the shortest sequence found, of 22:"), "{message}");
+    assert!(message.contains("where redis-server answers"), "{message}");
 }

@@ -1,9 +1,10 @@
-//! What the integration tests share: starting a node or a redis-server, talking RESP and HTTP to it, and saying that a
-//! test cannot run here.
+//! What the integration tests share: starting a node or a redis-server, talking RESP and HTTP to it, comparing the
+//! two, and saying that a test cannot run here.
 //!
 //! Everything panics with the reason on failure, since a test can do nothing else with it, and everything that was
 //! started is ended by `Drop`, so that a failing test leaves no process and no file behind.
 
+mod differential;
 mod http;
 mod node;
 mod process;
@@ -12,6 +13,7 @@ mod require;
 mod resp;
 mod scratch;
 
+pub use differential::{Check, Differential, Draw, Servers, Trial};
 pub use http::{HttpReply, http};
 pub use node::{Node, StartFailure, run_tollgate, tollgate_path};
 pub use redis_server::RedisServer;
