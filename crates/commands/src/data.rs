@@ -1,7 +1,7 @@
 //! How commands reach Redis values: by key, with type, expiry, memory, undoing and whoever watches a key looked after.
 //!
-//! Every write goes through [`Shard::change_at`], [`Shard::edit`], [`Shard::set_value`], [`Shard::set_value_expiry`] or
-//! [`Shard::remove_entry`].
+//! Every write goes through [`Shard::change_at`], [`Shard::edit`], [`Shard::set_value`], [`Shard::set_value_expiry`],
+//! [`Shard::move_entry`] or [`Shard::remove_entry`].
 
 use crate::keys::Present;
 use crate::undo::{Inverse, Noting};
@@ -270,6 +270,19 @@ impl Shard {
             self.note_change(key);
         }
         existed
+    }
+
+    /// Moves what a key holds to another one in this shard, in place of what that holds, and whose slot's clock is so far ahead.
+    pub(crate) fn move_entry(&mut self, from: &Key<'_>, to: &Key<'_>, ahead_us: i64) {
+        if !self.remove_noted(to) {
+            self.note_before_insert(to);
+        }
+        self.move_held(from, to, ahead_us);
+        if let Some(undo) = &mut self.undo {
+            undo.note_move(from, to, ahead_us);
+        }
+        self.note_change(from);
+        self.note_change(to);
     }
 
     /// Makes room before a value grows.

@@ -116,7 +116,17 @@ impl Operation {
             Act::Set(number) if !self.field.signed => {
                 Some((self.field.fit(i128::from(number as u64), overflow)?, before))
             }
-            Act::Set(number) => Some((self.field.fit(i128::from(number), overflow)?, before)),
+            Act::Set(number) => {
+                let (_, most) = self.field.bounds();
+                // Redis takes the distance to the largest number in 64 bits; so small a number then looks too large to it.
+                let looks_large = most - i128::from(number) > i128::from(i64::MAX);
+                let number = if overflow == Overflow::Saturate && looks_large {
+                    most
+                } else {
+                    i128::from(number)
+                };
+                Some((self.field.fit(number, overflow)?, before))
+            }
             Act::Add(by) => {
                 let new = self.field.fit(i128::from(before) + i128::from(by), overflow)?;
                 Some((new, self.field.number(new)))

@@ -148,3 +148,86 @@ impl Edit<'_, StringValue> {
         *self.raw() = grown;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::UndoLog;
+    use crate::test_shard::TestShards;
+
+    /// The next of some numbers that look random.
+    fn next(state: &mut u64) -> usize {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) as usize
+    }
+
+    fn command(state: &mut u64, len: usize) -> String {
+        let offset = next(state) % (len + len / 4 + 10);
+        match next(state) % 9 {
+            0 => format!("SETRANGE k {offset} {}", "abc".repeat(1 + next(state) % 10)),
+            1 => format!("APPEND k {}", "xyz".repeat(1 + next(state) % 10)),
+            2 => format!("SETBIT k {} {}", offset * 8 + 3, next(state) % 2),
+            3 => format!(
+                "BITFIELD k INCRBY i37 {} 12345 SET u8 {} 77 GET u3 1",
+                offset * 8 + 1,
+                offset
+            ),
+            4 => format!("BITFIELD k OVERFLOW FAIL INCRBY u2 {offset} 3 INCRBY u2 {offset} 3"),
+            5 => "BITOP NOT k k".into(),
+            6 => format!("MSET k {} other 1", next(state)),
+            7 => "EXPIRE k 100".into(),
+            _ => "COPY k other REPLACE".into(),
+        }
+    }
+
+    #[test]
+    fn writes_into_strings_are_taken_back() {
+        let mut state = 1;
+        for len in [0, 10, 5_000, 20_000, 700_000] {
+            for round in 0..40 {
+                let mut shards = TestShards::new(1);
+                let value = if len == 10 {
+                    "1234567890".into()
+                } else {
+                    "v".repeat(len)
+                };
+                if len > 0 {
+                    shards.run(&format!("SET k {value}"));
+                }
+                let dump = |shards: &mut TestShards| {
+                    ["GET k", "OBJECT ENCODING k", "PTTL k", "EXISTS k other"].map(|line| shards.run_bytes(line))
+                };
+                let before = dump(&mut shards);
+                shards.shards[0].undo = Some(UndoLog::default());
+                let commands: Vec<_> = (0..1 + round % 6).map(|_| command(&mut state, len)).collect();
+                for line in &commands {
+                    let reply = shards.run_bytes(line);
+                    assert!(!reply.starts_with(b"-"), "{line}: {}", reply.escape_ascii());
+                }
+                let log = shards.shards[0].undo.take().unwrap();
+                shards.shards[0].roll_back(log);
+                assert!(dump(&mut shards) == before, "{commands:?} on {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_string_grows_in_steps() {
+        let mut shards = TestShards::new(1);
+        shards.run(&format!("SET k {}", "v".repeat(800_000)));
+        for (line, reply) in [
+            ("APPEND k xy", ":800002\r\n"),
+            ("SETRANGE k 900000 ab", ":900002\r\n"),
+            ("SETBIT k 7600000 1", ":0\r\n"),
+            ("BITFIELD k SET u8 8000000 65 GET u8 8000000", "*2\r\n:0\r\n:65\r\n"),
+            ("STRLEN k", ":1000001\r\n"),
+            ("GETRANGE k 799998 800003", "$6\r\nvvxy\0\0\r\n"),
+            ("GETRANGE k 899999 900002", "$4\r\n\0ab\0\r\n"),
+            ("GETBIT k 7600000", ":1\r\n"),
+            ("BITCOUNT k 900002 -1", ":3\r\n"),
+        ] {
+            assert_eq!(shards.run(line), reply, "{line}");
+        }
+    }
+}
