@@ -143,7 +143,7 @@ fn write_any(source: &mut Source<'_>, writer: &mut ReplyWriter<'_>, depth: usize
         }
         10 => {
             let digits = format!("{}{}", source.int(), source.int().unsigned_abs());
-            writer.big_number(&digits);
+            writer.big_number(digits.as_bytes());
             if resp3 {
                 Reply::BigNumber(digits.into())
             } else {

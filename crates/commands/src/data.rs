@@ -292,7 +292,4 @@ impl Shard {
     pub(crate) fn make_room_for_value(&mut self) -> Result<(), CommandError> {
         self.make_room(DROPS_FOR_VALUE)
     }
-
-    /// Notes that a key holds something else than before, for who watches it or waits for it.
-    fn note_change(&mut self, _key: &Key<'_>) {}
 }

@@ -1,5 +1,6 @@
 //! The errors that commands answer, with Redis's texts where Redis has them.
 
+use crate::ScriptsLimits;
 use thiserror::Error;
 use tollgate_limiter::{AmountError, DurationError, QuotaError};
 use tollgate_protocol::{Proto, ReplyWriter};
@@ -136,6 +137,24 @@ pub enum CommandError {
     /// More keys match than KEYS may answer.
     #[error("ERR too many keys match, use SCAN")]
     TooManyKeys,
+    /// A script that is not known.
+    #[error("NOSCRIPT No matching script. Please use EVAL.")]
+    NoScript,
+    /// SCRIPT KILL while none runs.
+    #[error("NOTBUSY No scripts in execution right now.")]
+    NotBusy,
+    /// A script's own error, with its code in front; it need not be UTF-8.
+    #[error("{}", String::from_utf8_lossy(.0))]
+    Script(Vec<u8>),
+    /// More scripts, or longer ones, than the node keeps.
+    #[error("ERR too many scripts, at most {} of {} bytes together; SCRIPT FLUSH forgets them", .0.scripts, .0.bytes)]
+    TooManyScripts(ScriptsLimits),
+    /// EXEC of a transaction in which a command was refused.
+    #[error("EXECABORT Transaction discarded because of previous errors.")]
+    ExecAbort,
+    /// The keys of a command could not be had in time; nothing was done.
+    #[error("TRYAGAIN the keys of the command were in use for too long, try again")]
+    TryAgain,
     /// A refusal with a text of its own, as Redis words it.
     #[error("ERR {0}")]
     Refused(&'static str),

@@ -59,11 +59,27 @@ pub enum KeyspaceOp {
         /// The database.
         db: u8,
     },
+    /// List some keys with their types.
+    Names {
+        /// The database.
+        db: u8,
+        /// Where to go on.
+        cursor: ScanCursor,
+    },
+}
+
+/// A key and the type of what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What TYPE says.
+    pub type_name: &'static str,
 }
 
 /// A pattern that keys must match, ready for use by several shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern(Arc<Glob>);
+pub struct Pattern(pub(crate) Arc<Glob>);
 
 impl Pattern {
     /// A pattern, unless it is the one that everything matches.
@@ -158,7 +174,7 @@ impl ScanCursor {
         self.to_store().slot()
     }
 
-    fn at_slot(slot: u16) -> Self {
+    pub(crate) fn at_slot(slot: u16) -> Self {
         Self::from_store(tollgate_store::Cursor::at_slot(slot))
     }
 
@@ -189,6 +205,8 @@ pub enum KeyspaceAnswer {
     Scanned(Scanned),
     /// A key, if there is one.
     Random(Option<Box<[u8]>>),
+    /// Some keys, and where to go on; nothing at the end of the shard.
+    Names(Vec<Name>, Option<ScanCursor>),
 }
 
 /// What a step of a scan found.
@@ -211,7 +229,7 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    fn push(&mut self, key: &[u8]) {
+    pub(crate) fn push(&mut self, key: &[u8]) {
         self.len += 1;
         tollgate_protocol::ReplyWriter::new(&mut self.encoded, tollgate_protocol::Proto::Resp2).bulk(key);
     }

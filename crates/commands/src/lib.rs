@@ -4,6 +4,7 @@
 //! Nothing here knows a socket, a thread or a clock: requests come as slices, time as a parameter, replies go into a
 //! buffer. The node crate moves them about.
 
+mod batch;
 mod bits;
 mod check;
 mod client;
@@ -17,7 +18,9 @@ mod env;
 mod error;
 mod expiry;
 mod glob;
+mod holds;
 mod info;
+mod interest;
 mod keys;
 mod keyspace;
 mod lookup;
@@ -26,6 +29,7 @@ mod object;
 mod rename;
 mod room;
 mod rules;
+mod scripts;
 mod server;
 mod session;
 mod shard;
@@ -39,23 +43,32 @@ mod test_node;
 mod test_request;
 #[cfg(test)]
 mod test_shard;
+mod transaction;
 mod ttl;
 mod undo;
 
+pub use batch::Batch;
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
+pub use holds::{Loan, RunId};
 pub use info::memory_policy;
+pub use interest::{Wakeup, WatchMark};
 pub use keyspace::{
-    KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Pattern,
+    KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Name, Pattern,
     STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned, TypeFilter,
 };
 pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
+pub use scripts::{
+    KeyNeed, Killed, Names, Needs, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource, ScriptStep,
+    Scripts, ScriptsLimits,
+};
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
 pub use stats::{FaultKind, PolicyStats, ShardStats, Verdict};
-pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec};
+pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec, WorkerCommand};
+pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;
 

@@ -1,7 +1,8 @@
 //! What commands about the connection and the server may ask of the node that runs them.
 
-use crate::{CommandError, Env, Session, WhenFull};
+use crate::{CommandError, Env, KeyspaceLimits, Scripts, Session, WhenFull};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::{Proto, ReplyWriter, Request};
@@ -30,6 +31,15 @@ pub trait NodeView {
 
     /// Sums over the workers; each may be a little behind.
     fn totals(&self) -> Totals;
+
+    /// The scripts that the node knows.
+    fn scripts(&self) -> &Scripts;
+
+    /// The slots of each shard, in ascending order.
+    fn shard_slots(&self) -> Arc<[Range<u16>]>;
+
+    /// Bounds of commands over all keys.
+    fn keyspace_limits(&self) -> KeyspaceLimits;
 
     /// All client connections of the node, in the order of their ids. What they did last may be a little behind.
     fn clients(&self) -> Vec<ClientInfo>;

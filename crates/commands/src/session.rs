@@ -2,7 +2,7 @@
 
 use crate::node_view::{ClientInfo, NodeView};
 use crate::table::Spec;
-use crate::{CommandError, Env};
+use crate::{CommandError, Env, Transaction, Watching};
 use std::net::SocketAddr;
 use tollgate_protocol::Proto;
 
@@ -36,6 +36,10 @@ pub struct Session {
     pub last_active_us: u64,
     /// The last command.
     pub last_command: Option<&'static str>,
+    /// What was queued since MULTI.
+    pub transaction: Option<Box<Transaction>>,
+    /// What WATCH named.
+    pub watching: Option<Box<Watching>>,
     pub(crate) name: Box<[u8]>,
     pub(crate) lib_name: Box<[u8]>,
     pub(crate) lib_ver: Box<[u8]>,
@@ -60,10 +64,38 @@ impl Session {
             created_us: now_us,
             last_active_us: now_us,
             last_command: None,
+            transaction: None,
+            watching: None,
             name: Box::default(),
             lib_name: Box::default(),
             lib_ver: Box::default(),
             changed: true,
+            noted: (None, 0),
+        }
+    }
+
+    /// The session of a script's commands.
+    pub(crate) fn of_script(db: u8) -> Self {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        Self {
+            id: 0,
+            db,
+            proto: Proto::Resp2,
+            authenticated: true,
+            close_after_reply: false,
+            no_evict: false,
+            no_touch: false,
+            peer: nowhere,
+            local: nowhere,
+            created_us: 0,
+            last_active_us: 0,
+            last_command: None,
+            transaction: None,
+            watching: None,
+            name: Box::default(),
+            lib_name: Box::default(),
+            lib_ver: Box::default(),
+            changed: false,
             noted: (None, 0),
         }
     }
@@ -153,6 +185,8 @@ impl Session {
         self.name = Box::default();
         self.no_evict = false;
         self.no_touch = false;
+        self.transaction = None;
+        self.watching = None;
         self.note_change();
     }
 }

@@ -3,6 +3,8 @@
 use crate::check::{CheckQueue, OrderMemo};
 use crate::env::Env;
 use crate::error::CommandError;
+use crate::holds::Holds;
+use crate::interest::Interest;
 use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
@@ -76,6 +78,8 @@ pub enum Step {
     Done,
     /// Nothing happened yet: flush the queue, then run the same command again.
     FlushFirst,
+    /// Nothing happened yet: a key of the command is held, see [`Shard::blocked_key`]. Run it again when it may be free.
+    Wait,
     /// The command has begun: go on with [`Shard::go_on`] until it is done, and let nobody have its keys meanwhile.
     More(Box<dyn Rest>),
 }
@@ -101,6 +105,8 @@ pub struct Shard {
     pub(crate) hash_seed: HashSeed,
     /// What the run that is under way has written, if that may have to be taken back.
     pub(crate) undo: Option<UndoLog>,
+    pub(crate) holds: Holds,
+    pub(crate) interest: Interest,
 }
 
 impl std::fmt::Debug for Shard {
@@ -165,6 +171,8 @@ impl Shard {
             trash: Vec::new(),
             hash_seed: config.hash_seed,
             undo: None,
+            holds: Holds::default(),
+            interest: Interest::default(),
         })
     }
 
@@ -177,6 +185,9 @@ impl Shard {
         request: Request<'_>,
         out: &mut Vec<u8>,
     ) -> Step {
+        if self.has_holds() && self.blocked_key(spec, request).is_some() {
+            return if queue.is_empty() { Step::Wait } else { Step::FlushFirst };
+        }
         let result = match spec.run {
             Run::Check(parse) => {
                 if queue.is_full() {
@@ -209,7 +220,7 @@ impl Shard {
                     .sum::<Result<i64, _>>();
                 count.map(|count| ReplyWriter::new(out, env.proto).int(count))
             }
-            Run::Container | Run::Connection(_) | Run::Keyspace(_) => {
+            Run::Container | Run::Connection(_) | Run::Keyspace(_) | Run::Script(_) | Run::Worker(_) => {
                 Err(CommandError::Other(format!("'{}' does not run in a shard", spec.name)))
             }
         };
@@ -335,6 +346,7 @@ impl Shard {
     /// Stores the state of a bucket that is new or has changed its shape, keeping count of its parameters and of memory. A
     /// bucket that is full by now needs no memory and is removed, or not stored at all.
     pub(crate) fn store_state(&mut self, key: &Key<'_>, kept: Kept, state: State<'_>) -> Result<(), CommandError> {
+        self.note_before_bucket(key);
         let mut place = self.store.find(key);
         let (is_new, may_grow) = match state {
             State::Numbers(numbers) => (numbers.is_empty(), false),

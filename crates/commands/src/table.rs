@@ -6,15 +6,18 @@ mod connection;
 mod generic;
 mod hash;
 mod list;
+mod script;
 mod server;
 mod set;
 mod sorted_set;
 mod string;
 mod tollgate;
+mod transaction;
 
 use crate::check::Order;
 use crate::keyspace::KeyspaceCommand;
 use crate::node_view::ConnectionCall;
+use crate::scripts::ScriptCommand;
 use crate::{CommandError, Env, Shard};
 use tollgate_protocol::{Request, parse_integer};
 
@@ -54,6 +57,25 @@ pub enum Run {
     EachKey(fn(&mut Shard, &Env, &[u8]) -> Result<i64, CommandError>),
     /// Over all shards, step by step.
     Keyspace(KeyspaceCommand),
+    /// A script's run.
+    Script(ScriptCommand),
+    /// By the connection's worker, which also waits where there is something to wait for.
+    Worker(WorkerCommand),
+}
+
+/// Commands that change how a connection runs commands, or that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerCommand {
+    /// `MULTI`
+    Multi,
+    /// `EXEC`
+    Exec,
+    /// `DISCARD`
+    Discard,
+    /// `WATCH`
+    Watch,
+    /// `UNWATCH`
+    Unwatch,
 }
 
 /// A command, as `COMMAND` describes it (<https://redis.io/docs/latest/commands/command/>).
@@ -159,18 +181,20 @@ impl Spec {
     }
 }
 
-const FAMILIES: [&[Spec]; 11] = [
+const FAMILIES: [&[Spec]; 13] = [
     bitmap::SPECS,
     cluster::SPECS,
     connection::SPECS,
     generic::SPECS,
     hash::SPECS,
     list::SPECS,
+    script::SPECS,
     server::SPECS,
     set::SPECS,
     sorted_set::SPECS,
     string::SPECS,
     tollgate::SPECS,
+    transaction::SPECS,
 ];
 
 const COUNT: usize = {
@@ -280,8 +304,16 @@ mod tests {
                 Run::Check(_) | Run::Key(_) => assert_eq!(spec.keys, (at, at, 1), "{}", spec.name),
                 Run::EachKey(_) => assert_eq!(spec.keys, (1, -1, 1), "{}", spec.name),
                 Run::Keys(_) => assert!(spec.keys.0 > 0 || spec.counted > 0, "{}", spec.name),
-                Run::Container | Run::Connection(_) | Run::Keyspace(_) => {
+                Run::Container | Run::Connection(_) | Run::Keyspace(_) | Run::Script(_) => {
                     assert_eq!(spec.keys, (0, 0, 0), "{}", spec.name)
+                }
+                Run::Worker(command) => {
+                    let keys = if command == WorkerCommand::Watch {
+                        (1, -1, 1)
+                    } else {
+                        (0, 0, 0)
+                    };
+                    assert_eq!(spec.keys, keys, "{}", spec.name)
                 }
             }
             let has_keys = spec.first_key().is_some() || spec.counted > 0;

@@ -1,8 +1,9 @@
 //! A node for unit tests.
 
 use crate::node_view::{About, ClientInfo, NodeView, PolicyLabel, Totals};
-use crate::{Env, Session, WhenFull};
+use crate::{Env, KeyspaceLimits, Scripts, ScriptsLimits, Session, WhenFull};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::{Proto, Request};
@@ -14,6 +15,7 @@ pub(crate) struct TestNode {
     pub rules: Arc<RuleSet>,
     pub clients: Vec<ClientInfo>,
     pub closed: RefCell<Vec<u64>>,
+    pub scripts: Scripts,
 }
 
 impl Default for TestNode {
@@ -38,6 +40,10 @@ impl Default for TestNode {
             rules: Arc::default(),
             clients: Vec::new(),
             closed: RefCell::default(),
+            scripts: Scripts::new(ScriptsLimits {
+                scripts: 10,
+                bytes: 1000,
+            }),
         }
     }
 }
@@ -79,6 +85,21 @@ impl NodeView for TestNode {
         };
         totals.keys[0] = 3;
         totals
+    }
+
+    fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    fn shard_slots(&self) -> Arc<[Range<u16>]> {
+        Arc::from([0..tollgate_store::SLOTS])
+    }
+
+    fn keyspace_limits(&self) -> KeyspaceLimits {
+        KeyspaceLimits {
+            keys_max: 1000,
+            pattern_bytes_max: 512,
+        }
     }
 
     fn clients(&self) -> Vec<ClientInfo> {

@@ -95,7 +95,7 @@ impl TestShards {
                     let shard = &mut self.shards[owner];
                     match shard.run(&env, &mut queue, spec, request, &mut out) {
                         Step::Done => {}
-                        Step::FlushFirst => unreachable!("nothing is queued"),
+                        Step::FlushFirst | Step::Wait => unreachable!("nothing is queued or held"),
                         Step::More(mut rest) => while !shard.go_on(&env, &mut queue, &mut *rest, request, &mut out) {},
                     }
                     while self.shards[owner].flush(&env, &mut queue, &mut out) == Flow::Yield {}

@@ -281,6 +281,7 @@ impl Shard {
         let Some(place) = self.store.find(key) else {
             return Ok(());
         };
+        self.note_before_bucket(key);
         let bucket = self.store.bucket(place);
         let params = bucket.params;
         match bucket.state {

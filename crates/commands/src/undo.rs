@@ -258,6 +258,11 @@ impl Shard {
         self.put_held(to, held);
     }
 
+    /// Gives the shard a log to note writes in, or takes it away.
+    pub fn swap_log(&mut self, log: Option<UndoLog>) -> Option<UndoLog> {
+        std::mem::replace(&mut self.undo, log)
+    }
+
     /// Takes the writes of a log back, and ends it.
     pub fn roll_back(&mut self, log: UndoLog) {
         debug_assert!(self.undo.is_none());

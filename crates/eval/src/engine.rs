@@ -263,22 +263,36 @@ fn with_parameters(source: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Compiles Luau text and pushes it as a function, or gives the message. Bytecode is no text: it does not parse.
-/// `mark` tells scripts (`@`) from what is the environment's own (`=`).
-pub(crate) fn load_text(stack: &Stack, text: &[u8], mark: char, chunk_name: &str) -> Result<(), String> {
+/// Whether a script compiles. Needs no engine.
+///
+/// # Errors
+/// As [`Engine::compile`].
+pub fn check_source(source: &[u8], chunk_name: &str) -> Result<(), CompileError> {
+    let compiled = compile_text(&with_parameters(source), 1, chunk_name);
+    compiled.map(drop).map_err(|message| CompileError { message })
+}
+
+/// Luau text as bytecode, or the message.
+fn compile_text(text: &[u8], debug_level: u8, chunk_name: &str) -> Result<Vec<u8>, String> {
     if text.len() > SCRIPT_SOURCE_BYTES_MAX {
         return Err(format!(
             "{chunk_name}:1: {} bytes; a script may have {SCRIPT_SOURCE_BYTES_MAX}",
             text.len()
         ));
     }
-    // Without line numbers, an error that a library function raises in our own code names no place there.
-    let debug_level = if mark == '=' { 0 } else { 1 };
-    let bytecode = Compiler::new()
+    Compiler::new()
         .set_optimization_level(1)
         .set_debug_level(debug_level)
         .compile(text)
-        .map_err(|error| located(chunk_name, &error))?;
+        .map_err(|error| located(chunk_name, &error))
+}
+
+/// Compiles Luau text and pushes it as a function, or gives the message. Bytecode is no text: it does not parse.
+/// `mark` tells scripts (`@`) from what is the environment's own (`=`).
+pub(crate) fn load_text(stack: &Stack, text: &[u8], mark: char, chunk_name: &str) -> Result<(), String> {
+    // Without line numbers, an error that a library function raises in our own code names no place there.
+    let debug_level = if mark == '=' { 0 } else { 1 };
+    let bytecode = compile_text(text, debug_level, chunk_name)?;
     let name = CString::new(format!("{mark}{chunk_name}")).unwrap_or_else(|_| c"@user_script".to_owned());
     stack.require(2);
     // SAFETY: the bytecode comes from the compiler of the same version.

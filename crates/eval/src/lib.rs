@@ -65,7 +65,7 @@ mod text;
 mod to_lua;
 mod to_reply;
 
-pub use engine::{CompileError, Engine, EngineLimits, SCRIPT_SOURCE_BYTES_MAX, Script, SetupError};
+pub use engine::{CompileError, Engine, EngineLimits, SCRIPT_SOURCE_BYTES_MAX, Script, SetupError, check_source};
 pub use host::{Host, HostAnswer, LogLevel, Resp};
 pub use run::{Failure, KillReason, Outcome, Run, ScriptError};
 pub use sha1::sha1_hex;

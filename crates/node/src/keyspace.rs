@@ -6,9 +6,7 @@ use crate::remote::{Batch, Replies};
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
-use tollgate_commands::{
-    CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Spec,
-};
+use tollgate_commands::{CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, NodeView, Spec};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::slot_of;
 
@@ -18,11 +16,7 @@ pub const KEYS_AT_ONCE: usize = 256;
 /// Runs a command over all keys and writes its reply.
 pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, request: Request<'_>, out: &mut Vec<u8>) {
     let node = &worker.node;
-    let limits = KeyspaceLimits {
-        keys_max: node.config.limits.keys_reply,
-        pattern_bytes_max: node.config.limits.pattern_bytes,
-    };
-    let run = KeyspaceRun::new(command, env, request, node.shard_slots(), limits);
+    let run = KeyspaceRun::new(command, env, request, node.shard_slots(), node.keyspace_limits());
     let finished = match run {
         Ok(run) => carry(worker, run).await,
         Err(error) => Err(error.into()),

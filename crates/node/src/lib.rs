@@ -12,6 +12,7 @@ mod keyspace;
 pub mod limits;
 mod link;
 mod listen;
+mod loans;
 pub mod logging;
 mod mailbox;
 pub mod metrics;
@@ -22,8 +23,10 @@ mod remote;
 mod round;
 mod server;
 mod stretch;
+mod transaction;
 mod turn;
 mod view;
+mod work;
 mod worker;
 
 pub use server::{ServeError, serve};

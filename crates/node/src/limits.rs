@@ -123,6 +123,30 @@ bounds! {
     keys_reply / KeysReply: 1_000_000, Count(1, 1 << 32), "keys",
         "the command gets the error",
         "ERR too many keys match, use SCAN";
+    /// Scripts that the node knows.
+    scripts / Scripts: 100_000, Count(1, 1 << 24), "scripts",
+        "SCRIPT LOAD gets the error; what EVAL is given runs, but is not known afterwards",
+        "ERR too many scripts";
+    /// Bytes of the texts of all scripts that the node knows.
+    script_bytes / ScriptBytes: 256 * MIB, Bytes(1 << 16, 1 << 36), "bytes",
+        "as with `scripts`",
+        "ERR too many scripts";
+    /// Compiled scripts that one worker keeps.
+    compiled_scripts / CompiledScripts: 4_096, Count(1, 1 << 20), "scripts",
+        "all are dropped and compiled again when they are asked for",
+        "";
+    /// Time for which a command over several keys, a transaction or a script waits for its keys before it begins.
+    keys_wait_ms / KeysWaitMs: 3_000, Millis(1, 600_000), "ms",
+        "nothing is done, and the command gets the error",
+        "TRYAGAIN the keys of the command were in use for too long";
+    /// Bytes of the commands that one connection has queued between MULTI and EXEC.
+    transaction_bytes / TransactionBytes: 64 * MIB, Bytes(1 << 10, 1 << 32), "bytes",
+        "the command gets the error and EXEC refuses the transaction",
+        "ERR transaction is too large";
+    /// Keys that one connection watches.
+    watched_keys / WatchedKeys: 10_000, Count(1, 1 << 20), "keys",
+        "WATCH gets the error",
+        "ERR too many watched keys";
     /// Bytes of the patterns of one command: of KEYS, SCAN, CONFIG GET or COMMAND LIST.
     pattern_bytes / PatternBytes: 512, Bytes(16, 1 << 12), "bytes",
         "the command gets the error",
@@ -160,6 +184,14 @@ bounds! {
     PolicyMemory: "policy_memory_bytes", "policy.memory_bytes",
         "the check gets the error, with the policy's name and the cap; its bucket stays as it was",
         "ERR policy";
+    /// CPU time of one run of a script.
+    ScriptBudget: "script_budget_ms", "script.budget_ms",
+        "the script is ended, what it wrote is taken back, and its client gets the error",
+        "ERR Script stopped after its budget";
+    /// Memory that one run of a script may add.
+    ScriptMemory: "script_memory_bytes", "script.memory_bytes",
+        "the script is ended, what it wrote is taken back, and its client gets the error",
+        "ERR Script needs more memory";
     /// Bytes of keys and buckets that the node keeps.
     MaxMemory: "max_memory_bytes", "storage.max_memory_bytes",
         "by storage.when_full: the fullest buckets are dropped, or a check that needs a new bucket gets the error",

@@ -7,6 +7,7 @@
 use crate::remote::{Batch, Job, Replies};
 use crate::stretch::Stretch;
 use crate::turn::SLICE;
+use crate::work::{Ran, Work};
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +16,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tollgate_commands::{CheckQueue, Flow, Step};
+use tollgate_commands::{CheckQueue, Env, Flow};
 use tollgate_protocol::Proto;
 
 /// How long jobs are taken before the worker's own connections have their chance. The last of them may go on to the end of a
@@ -102,6 +103,16 @@ impl Mailbox {
                 reply_to,
             } => self.run_batch(connection, Posted { batch, reply_to }, slice_started),
             Job::Check(db, check, reply_to) => {
+                if worker.shard.borrow().is_blocked(&check.key) {
+                    let worker = Rc::clone(worker);
+                    tokio::task::spawn_local(async move {
+                        worker.until_free(&check.key, None).await;
+                        let env = worker.env(worker.node.clock.now_us(), db, Proto::Resp2);
+                        let answer = worker.shard.borrow_mut().check_direct(&env, &check);
+                        let _ = reply_to.send(answer);
+                    });
+                    return;
+                }
                 let env = worker.env(now_us(), db, Proto::Resp2);
                 let answer = worker.shard.borrow_mut().check_direct(&env, &check);
                 let _ = reply_to.send(answer);
@@ -124,7 +135,7 @@ impl Mailbox {
         let mut running = Running::new(posted, self.spare.take().unwrap_or_default());
         match running.run(&self.worker, slice_started) {
             Flow::Done => self.spare = Some(running.answer()),
-            Flow::Yield => {
+            Flow::Yield | Flow::Wait => {
                 if let Some(connection) = connection {
                     self.aside.waiting.borrow_mut().insert(connection, VecDeque::new());
                 }
@@ -144,11 +155,11 @@ impl Aside {
     /// Brings a batch to its end, and then those of its connection that came meanwhile.
     async fn go_on(self: Rc<Self>, worker: Rc<Worker>, connection: Option<u64>, mut running: Running) {
         loop {
-            tokio::task::yield_now().await;
+            running.go_on(&worker).await;
             let stretch = Stretch::long();
             let flow = running.run(&worker, stretch.started());
             stretch.end(worker.counters());
-            if flow == Flow::Yield {
+            if flow != Flow::Done {
                 continue;
             }
             let queue = running.answer();
@@ -170,6 +181,8 @@ struct Running {
     posted: Posted,
     /// How many of its commands are answered or queued.
     taken: usize,
+    /// What is left of the command that comes next, and its circumstances.
+    work: Option<(Work, Env)>,
     queue: CheckQueue,
     replies: Replies,
 }
@@ -184,29 +197,46 @@ impl Running {
             },
             posted,
             taken: 0,
+            work: None,
             queue,
         }
     }
 
+    /// Does what the batch stopped for: brings a command to its end, or waits.
+    async fn go_on(&mut self, worker: &Rc<Worker>) {
+        if let Some((work, env)) = self.work.take() {
+            if let Some((spec, _, _, request)) = self.posted.batch.get(self.taken) {
+                let out = &mut self.replies.bytes;
+                worker.finish(work, &env, &mut self.queue, spec, request, out).await;
+            }
+            self.taken += 1;
+            return;
+        }
+        tokio::task::yield_now().await;
+        if let Some(key) = self.queue.first_key() {
+            let key: Box<[u8]> = key.into();
+            worker.until_free(&key, None).await;
+        }
+    }
+
     /// Goes on until the batch is done or the slice is over; no longer than that by more than one policy may take.
-    fn run(&mut self, worker: &Worker, slice_started: Instant) -> Flow {
+    fn run(&mut self, worker: &Rc<Worker>, slice_started: Instant) -> Flow {
         let now_us = worker.node.clock.at(slice_started);
         let out = &mut self.replies.bytes;
         while let Some((spec, db, proto, request)) = self.posted.batch.get(self.taken) {
             let env = worker.env(now_us, db, proto);
-            // The borrow must not live into the flush.
-            let step = worker.shard.borrow_mut().run(&env, &mut self.queue, spec, request, out);
-            match step {
-                Step::Done => self.taken += 1,
-                Step::More(mut rest) => {
-                    let mut shard = worker.shard.borrow_mut();
-                    while !shard.go_on(&env, &mut self.queue, &mut *rest, request, out) {}
-                    self.taken += 1;
-                }
-                Step::FlushFirst => {
-                    if worker.shard.borrow_mut().flush(&env, &mut self.queue, out) == Flow::Yield {
-                        return Flow::Yield;
+            match worker.try_run(&env, &mut self.queue, spec, request, out) {
+                Ran::Done => self.taken += 1,
+                Ran::FlushFirst => {
+                    // The borrow must not live longer.
+                    let flow = worker.shard.borrow_mut().flush(&env, &mut self.queue, out);
+                    if flow != Flow::Done {
+                        return flow;
                     }
+                }
+                Ran::Later(work) => {
+                    self.work = Some((work, env));
+                    return Flow::Yield;
                 }
             }
             // What was queued costs nothing yet; anything else may have asked a slow policy.

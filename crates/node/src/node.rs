@@ -3,6 +3,7 @@
 use crate::clients::Clients;
 use crate::clock::NodeClock;
 use crate::config::Config;
+use crate::loans::KeyJob;
 use crate::metrics::{Counter, Metrics};
 use crate::order::Lost;
 use crate::remote::{Batch, CheckResult, Job, Replies};
@@ -11,9 +12,10 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::Notify;
-use tokio::sync::{mpsc, oneshot};
-use tollgate_commands::{About, CommandTable, DirectCheck, KeyspaceAnswer, KeyspaceOp, PolicyLabel};
+use tokio::sync::{Notify, RwLock, mpsc, oneshot};
+use tollgate_commands::{
+    About, CommandTable, DirectCheck, KeyspaceAnswer, KeyspaceOp, PolicyLabel, Scripts, ScriptsLimits,
+};
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::ScanLimits;
 use tollgate_store::{DATABASES, SLOTS};
@@ -41,7 +43,12 @@ pub struct Node {
     pub rules: Arc<RuleSet>,
     /// The policies, by the numbers of the shards' hosts.
     pub policies: Vec<PolicyLabel>,
+    /// The scripts that clients have given.
+    pub scripts: Scripts,
+    /// Held by every run that has keys of other shards, and all of it by one that has the whole node.
+    pub borrowing: Arc<RwLock<()>>,
     mailboxes: Vec<mpsc::Sender<Job>>,
+    key_jobs: Vec<mpsc::UnboundedSender<KeyJob>>,
     controls: Vec<mpsc::Sender<Control>>,
     /// Connections of each worker.
     loads: Vec<AtomicUsize>,
@@ -67,6 +74,8 @@ pub struct KeyCounts {
 pub struct Outboxes {
     /// To their shards, in their order.
     pub mailboxes: Vec<mpsc::Sender<Job>>,
+    /// To their shards, about single keys.
+    pub key_jobs: Vec<mpsc::UnboundedSender<KeyJob>>,
     /// To themselves.
     pub controls: Vec<mpsc::Sender<Control>>,
 }
@@ -100,6 +109,10 @@ impl Node {
             max_inline_bytes: limits.inline_bytes,
             max_request_bytes: limits.request_bytes,
         };
+        let scripts = Scripts::new(ScriptsLimits {
+            scripts: limits.scripts,
+            bytes: limits.script_bytes,
+        });
         let mut loads = Vec::new();
         loads.resize_with(outboxes.mailboxes.len(), AtomicUsize::default);
         let workers = outboxes.mailboxes.len();
@@ -117,7 +130,10 @@ impl Node {
             listen: parts.listen,
             rules: parts.rules,
             policies: parts.policies,
+            scripts,
+            borrowing: Arc::default(),
             mailboxes: outboxes.mailboxes,
+            key_jobs: outboxes.key_jobs,
             controls: outboxes.controls,
             loads,
             keys,
@@ -174,6 +190,11 @@ impl Node {
     ) -> Result<oneshot::Receiver<CheckResult>, Lost> {
         let (reply_to, answer) = oneshot::channel();
         self.post(worker, Job::Check(db, check, reply_to)).map(|()| answer)
+    }
+
+    /// Asks a worker something about a key of its shard. A worker that is gone answers nothing.
+    pub fn key_job(&self, worker: usize, job: KeyJob) {
+        let _ = self.key_jobs[worker].send(job);
     }
 
     fn post(&self, worker: usize, job: Job) -> Result<(), Lost> {

@@ -175,15 +175,22 @@ fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
     const OTHER_ORDERS: usize = 64;
     let mut outboxes = Outboxes {
         mailboxes: Vec::new(),
+        key_jobs: Vec::new(),
         controls: Vec::new(),
     };
     let mut inboxes = Vec::new();
     for _ in 0..workers {
         let (to_mailbox, mailbox) = mpsc::channel(config.limits.mailbox_batches);
         let (to_control, control) = mpsc::channel(config.limits.connections + OTHER_ORDERS);
+        let (to_key_jobs, key_jobs) = mpsc::unbounded_channel();
         outboxes.mailboxes.push(to_mailbox);
+        outboxes.key_jobs.push(to_key_jobs);
         outboxes.controls.push(to_control);
-        inboxes.push(Inbox { mailbox, control });
+        inboxes.push(Inbox {
+            mailbox,
+            key_jobs,
+            control,
+        });
     }
     (outboxes, inboxes)
 }

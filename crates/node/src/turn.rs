@@ -5,12 +5,14 @@ use crate::limits::Bound;
 use crate::link::Link;
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
+use crate::transaction;
+use crate::work::{Ran, Work};
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tollgate_commands::{CheckQueue, CommandError, ConnectionCall, Env, LastCommand, Run, Session, Spec, Step};
-use tollgate_protocol::Request;
+use tollgate_commands::{CheckQueue, CommandError, ConnectionCall, Env, LastCommand, Run, Session, Spec};
+use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::slot_of;
 
 /// Bytes that one read takes at most: what bounds a turn.
@@ -171,11 +173,25 @@ impl<'a> Turn<'a> {
                 session.close_after_reply = true;
                 return;
             }
-            Err(error) => return self.refuse(&env, &error).await,
+            Err(error) => {
+                if let Some(transaction) = &mut session.transaction {
+                    transaction.is_broken = true;
+                }
+                return self.refuse(&env, &error).await;
+            }
         };
+        if let Some(transaction) = &mut session.transaction
+            && transaction::is_queued(spec)
+        {
+            match self.worker.enqueue(transaction, &env, spec, request) {
+                Ok(()) => self.write_queued(&env).await,
+                Err(error) => self.refuse(&env, &error).await,
+            }
+            return;
+        }
         session.begin(spec, self.now_us);
         match spec.run {
-            Run::Check(_) | Run::Key(_) | Run::Keys(_) => {
+            Run::Check(_) | Run::Key(_) => {
                 // The table gives these commands a key, and resolve has checked that it is there.
                 let owner = match key {
                     Some(key) if !self.alone => self.worker.node.owner(slot_of(request.arg(key))),
@@ -187,6 +203,10 @@ impl<'a> Turn<'a> {
                     self.send_later(owner, &env, spec, request)
                 }
             }
+            Run::Keys(_) | Run::Script(_) => match self.owner_of_keys(spec, request) {
+                Some(owner) if owner != self.worker.index => self.send_later(owner, &env, spec, request),
+                _ => self.run_here(&env, spec, request).await,
+            },
             Run::EachKey(_) => match self.owner_of_all(request) {
                 _ if request.len() > keyspace::KEYS_AT_ONCE => {
                     self.finish(session).await;
@@ -222,6 +242,17 @@ impl<'a> Turn<'a> {
                 }
                 self.wrote_local();
             }
+            Run::Worker(command) => {
+                // MULTI and the like change nothing that others see; EXEC waits for what came before.
+                self.finish(session).await;
+                self.buffers.unbroken = false;
+                let worker = self.worker;
+                let out = &mut self.buffers.out;
+                worker
+                    .run_transaction_command(command, session, &env, request, out)
+                    .await;
+                self.refresh_clock();
+            }
             // resolve goes down to the subcommand.
             Run::Container => self.refuse(&env, &CommandError::Syntax).await,
             Run::Keyspace(command) => {
@@ -231,6 +262,17 @@ impl<'a> Turn<'a> {
                 self.refresh_clock();
             }
         }
+    }
+
+    /// The worker whose shard has every key of a request for that command; none if there are several, or no key.
+    fn owner_of_keys(&self, spec: &Spec, request: Request<'_>) -> Option<usize> {
+        if self.alone {
+            return None;
+        }
+        let positions = spec.key_positions(request);
+        let mut owners = positions.map(|position| self.worker.node.owner(slot_of(request.arg(position))));
+        let first = owners.next()?;
+        owners.all(|owner| owner == first).then_some(first)
     }
 
     /// The worker whose shard has every key of the request; none if there are several.
@@ -247,18 +289,11 @@ impl<'a> Turn<'a> {
         loop {
             let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
             let out = if self.alone { out } else { local };
-            // The borrow of the shard ends with this statement.
-            let step = self.worker.shard.borrow_mut().run(env, queue, spec, request, out);
-            match step {
-                Step::Done => break,
-                Step::FlushFirst => self.flush(env).await,
-                Step::More(mut rest) => {
-                    while !self
-                        .worker
-                        .shard
-                        .borrow_mut()
-                        .go_on(env, queue, &mut *rest, request, out)
-                    {}
+            match self.worker.try_run(env, queue, spec, request, out) {
+                Ran::Done => break,
+                Ran::FlushFirst => self.flush(env).await,
+                Ran::Later(work) => {
+                    self.finish_work(work, env, spec, request).await;
                     break;
                 }
             }
@@ -270,6 +305,17 @@ impl<'a> Turn<'a> {
         if !self.alone {
             self.buffers.order.local(1);
         }
+    }
+
+    /// Brings a command to its end that could not be done at once. What was queued is decided first: it came before.
+    async fn finish_work(&mut self, work: Work, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        self.buffers.unbroken = false;
+        self.flush(env).await;
+        let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
+        let out = if self.alone { out } else { local };
+        self.worker.finish(work, env, queue, spec, request, out).await;
+        self.refresh_clock();
+        self.slice_started = Instant::now();
     }
 
     fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
@@ -305,6 +351,18 @@ impl<'a> Turn<'a> {
                 Sent::Lost(lost)
             }
         };
+    }
+
+    /// Answers that a command is queued.
+    async fn write_queued(&mut self, env: &Env) {
+        self.flush(env).await;
+        let out = if self.alone {
+            &mut self.buffers.out
+        } else {
+            &mut self.buffers.local
+        };
+        ReplyWriter::new(out, env.proto).simple("QUEUED");
+        self.wrote_local();
     }
 
     async fn refuse(&mut self, env: &Env, error: &CommandError) {
@@ -355,7 +413,9 @@ impl<'a> Turn<'a> {
             && buffers.out.is_empty()
             && buffers.local.is_empty()
             && buffers.sent.is_empty()
-            && self.worker.round.admits(&buffers.queue);
+            && self.worker.round.admits(&buffers.queue)
+            // A round cannot wait for a key that is held.
+            && !self.worker.shard.borrow().has_holds();
         if only_checks {
             buffers.order.clear();
             self.worker.join_round(&mut buffers.queue, link, self.started);

@@ -3,8 +3,9 @@
 use crate::metrics::{cpu_times_us, resident_bytes};
 use crate::node::Node;
 use crate::worker::Control;
+use std::ops::Range;
 use std::sync::Arc;
-use tollgate_commands::{About, ClientInfo, NodeView, PolicyLabel, Totals};
+use tollgate_commands::{About, ClientInfo, KeyspaceLimits, NodeView, PolicyLabel, Scripts, Totals};
 use tollgate_limiter::RuleSet;
 
 impl NodeView for Node {
@@ -85,6 +86,21 @@ impl NodeView for Node {
             resident_bytes: resident_bytes().unwrap_or(0),
             cpu_user_us: cpu.0,
             cpu_system_us: cpu.1,
+        }
+    }
+
+    fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    fn shard_slots(&self) -> Arc<[Range<u16>]> {
+        self.shard_slots()
+    }
+
+    fn keyspace_limits(&self) -> KeyspaceLimits {
+        KeyspaceLimits {
+            keys_max: self.config.limits.keys_reply,
+            pattern_bytes_max: self.config.limits.pattern_bytes,
         }
     }
 

@@ -1,7 +1,9 @@
 //! A worker: one thread with its connections, its shard, its mailbox and the runtime that turns them.
 
+use crate::config::Config;
 use crate::connection::{self, TurnBuffers};
 use crate::link::{Link, Phase};
+use crate::loans::{KeyJob, Waits};
 use crate::metrics::WorkerCounters;
 use crate::node::Node;
 use crate::remote::Job;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet};
-use tollgate_commands::{CheckQueue, Env, Flow, Session, Shard, ShardConfig, ShardError};
+use tollgate_commands::{Env, ScriptHost, ScriptLimits, Session, Shard, ShardConfig, ShardError};
 use tollgate_protocol::Proto;
 
 /// Orders to a worker, besides jobs for its shard.
@@ -49,6 +51,12 @@ pub struct Worker {
     pub wall_offset_us: Cell<i64>,
     /// Checks of small turns that wait to be decided together.
     pub round: Round,
+    /// Its part of scripts. Borrowed like the shard.
+    pub scripts: RefCell<ScriptHost>,
+    /// Who waits for keys of its shard.
+    pub waits: Waits,
+    /// Runs so far.
+    pub runs: Cell<u64>,
     // Boxed: they are large, and change hands several times a turn.
     #[expect(clippy::vec_box, reason = "moved out and in as boxes")]
     buffers: RefCell<Vec<Box<TurnBuffers>>>,
@@ -89,16 +97,6 @@ impl Worker {
             now_us,
             wall_offset_us: self.wall_offset_us.get(),
         }
-    }
-
-    /// Decides what is queued, letting others run whenever the policies have used up their time. Answers whether it did.
-    pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> bool {
-        let mut yielded = false;
-        while self.shard.borrow_mut().flush(env, queue, out) == Flow::Yield {
-            yielded = true;
-            tokio::task::yield_now().await;
-        }
-        yielded
     }
 
     /// Starts serving a connection.
@@ -268,6 +266,8 @@ impl Drop for Gone {
 pub struct Inbox {
     /// Jobs for its shard.
     pub mailbox: mpsc::Receiver<Job>,
+    /// What other workers ask about single keys.
+    pub key_jobs: mpsc::UnboundedReceiver<KeyJob>,
     /// Orders for itself.
     pub control: mpsc::Receiver<Control>,
 }
@@ -282,10 +282,11 @@ pub fn run(
     ready: std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
     let started = Shard::new(config).map_err(StartError::from).and_then(|shard| {
+        let scripts = ScriptHost::new(script_limits(&node.config))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok((shard, runtime))
+        Ok((shard, scripts, runtime))
     });
-    let (shard, runtime) = match started {
+    let (shard, scripts, runtime) = match started {
         Ok(started) => started,
         Err(error) => {
             // The main thread waits for one message a worker.
@@ -297,6 +298,9 @@ pub fn run(
         index,
         wall_offset_us: Cell::new(0),
         round: Round::default(),
+        scripts: RefCell::new(scripts),
+        waits: Waits::default(),
+        runs: Cell::new(0),
         node,
         shard: RefCell::new(shard),
         buffers: RefCell::default(),
@@ -306,6 +310,7 @@ pub fn run(
         tokio::task::spawn_local(crate::mailbox::run(Rc::clone(&worker), inbox.mailbox));
         tokio::task::spawn_local(Rc::clone(&worker).tidy());
         tokio::task::spawn_local(Rc::clone(&worker).run_rounds());
+        tokio::task::spawn_local(Rc::clone(&worker).run_key_jobs(inbox.key_jobs));
         if let Some(listener) = listener {
             tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), listener));
         }
@@ -314,12 +319,25 @@ pub fn run(
     });
 }
 
+/// Bounds of scripts, from the configuration.
+fn script_limits(config: &Config) -> ScriptLimits {
+    ScriptLimits {
+        memory_bytes: config.script.memory_bytes,
+        step: Duration::from_millis(config.script.step_ms),
+        budget: Duration::from_millis(config.script.budget_ms),
+        compiled: config.limits.compiled_scripts,
+    }
+}
+
 /// Why a worker did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Its shard could not be made.
     #[error(transparent)]
     Shard(#[from] ShardError),
+    /// The VM of scripts could not be set up.
+    #[error("cannot start a worker: {0}")]
+    Scripts(#[from] tollgate_eval::SetupError),
     /// The runtime could not be made.
     #[error("cannot start a worker: {0}")]
     Runtime(#[from] std::io::Error),

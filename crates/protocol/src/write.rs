@@ -76,6 +76,12 @@ impl<'a> ReplyWriter<'a> {
         self.line(text.as_bytes());
     }
 
+    /// [`simple`](Self::simple) with bytes that need not be UTF-8, such as a script's own status.
+    pub fn simple_bytes(&mut self, text: &[u8]) {
+        self.out.push(b'+');
+        self.line(text);
+    }
+
     /// An error: a code that clients act on (`ERR`, `WRONGTYPE`) and a text for people. As in Redis, line ends at either end of `text`
     /// are dropped and others become blanks. Without a text the code stands alone.
     pub fn error(&mut self, code: &str, text: &str) {
@@ -195,24 +201,29 @@ impl<'a> ReplyWriter<'a> {
     }
 
     /// A whole number of any size, given as its digits; a bulk string in RESP2.
-    pub fn big_number(&mut self, digits: &str) {
+    pub fn big_number(&mut self, digits: &[u8]) {
         match self.proto {
-            Proto::Resp2 => self.bulk(digits.as_bytes()),
+            Proto::Resp2 => self.bulk(digits),
             Proto::Resp3 => {
                 self.out.push(b'(');
-                self.line(digits.as_bytes());
+                self.line(digits);
             }
         }
     }
 
     /// Plain text for people (`INFO`, `CLIENT LIST`); a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &[u8]) {
+        self.verbatim_as(*b"txt", text);
+    }
+
+    /// [`verbatim`](Self::verbatim) with a format of three letters.
+    pub fn verbatim_as(&mut self, format: [u8; 3], text: &[u8]) {
         match self.proto {
             Proto::Resp2 => self.bulk(text),
             Proto::Resp3 => {
-                const FORMAT: &[u8] = b"txt:";
-                self.len(b'=', FORMAT.len() + text.len());
-                self.out.extend_from_slice(FORMAT);
+                self.len(b'=', format.len() + 1 + text.len());
+                self.out.extend_from_slice(&format);
+                self.out.push(b':');
                 self.out.extend_from_slice(text);
                 self.out.extend_from_slice(b"\r\n");
             }

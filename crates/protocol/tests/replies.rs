@@ -39,7 +39,7 @@ fn each_kind_has_its_bytes_in_both_protocols() {
         (|w| w.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n"),
         (|w| w.double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n"),
         (
-            |w| w.big_number("123456789012345678901"),
+            |w| w.big_number(b"123456789012345678901"),
             "$21\r\n123456789012345678901\r\n",
             "(123456789012345678901\r\n",
         ),

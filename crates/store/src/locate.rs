@@ -35,7 +35,7 @@ impl Store {
         // What is only read so that it will be there.
         let mut read = 0;
         for (key, page) in keys.iter().zip(&mut pages) {
-            let local = usize::from(key.slot - self.first_slot);
+            let local = self.local(key.slot);
             read += u64::from(self.metas[local].changes);
             let table = &self.tables[usize::from(key.keyspace)];
             *page = table.maps.get(local).and_then(|map| {

@@ -119,6 +119,8 @@ pub struct Store {
     pub(crate) tables: [Table; KEYSPACES],
     pub(crate) metas: Box<[SlotMeta]>,
     pub(crate) first_slot: u16,
+    /// How many slots are its own, from the first on. Others have entries only as guests.
+    own_slots: u16,
     pub(crate) hasher: Hasher,
     pub(crate) base: Base,
     pub(crate) bounds: Bounds,
@@ -152,6 +154,7 @@ impl Store {
             bytes: size_class(size_of_val(&*metas)),
             metas,
             first_slot: slots.start,
+            own_slots: slots.len() as u16,
             hasher: Hasher::new(seed),
             base: Base { us: base_us },
             bounds,
@@ -163,7 +166,35 @@ impl Store {
 
     /// The slots of this store.
     pub fn slots(&self) -> Range<u16> {
-        self.first_slot..self.first_slot + self.metas.len() as u16
+        self.first_slot..self.first_slot + self.own_slots
+    }
+
+    /// Makes room for entries of slots that are not its own: guests, which other stores have lent. They are found, counted and swept as
+    /// all others, but not scanned.
+    pub fn admit_guests(&mut self) {
+        if self.metas.len() == usize::from(SLOTS) {
+            return;
+        }
+        let slots = usize::from(SLOTS);
+        self.bytes -= size_class(size_of_val(&*self.metas));
+        let mut metas = std::mem::take(&mut self.metas).into_vec();
+        metas.resize(slots, SlotMeta::default());
+        self.metas = metas.into_boxed_slice();
+        self.bytes += size_class(size_of_val(&*self.metas));
+        for table in self.tables.iter_mut().filter(|table| !table.maps.is_empty()) {
+            self.bytes -= table.maps_bytes();
+            let mut maps = std::mem::take(&mut table.maps).into_vec();
+            maps.resize_with(slots, SlotMap::default);
+            table.maps = maps.into_boxed_slice();
+            self.bytes += table.maps_bytes();
+        }
+        self.generation += 1;
+    }
+
+    /// Whether entries of a slot can be here, as its own or as guests.
+    #[inline]
+    fn has_slot(&self, slot: u16) -> bool {
+        slot < SLOTS && self.local(slot) < self.metas.len()
     }
 
     /// Prepares a key.
@@ -181,14 +212,23 @@ impl Store {
     #[inline]
     pub fn key_in_slot<'a>(&self, space: Space, slot: u16, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
         debug_assert_eq!(slot, slot_of(bytes));
-        if !self.slots().contains(&slot) {
+        if !self.has_slot(slot) {
             return Err(KeyError::SlotNotHeld { slot });
         }
         Key::new(&self.hasher, space, slot, bytes)
     }
 
+    /// The position of a slot: its own come first.
+    #[inline]
     pub(crate) fn local(&self, slot: u16) -> usize {
-        usize::from(slot - self.first_slot)
+        usize::from(slot.wrapping_sub(self.first_slot) % SLOTS)
+    }
+
+    /// The slot at a position.
+    #[inline]
+    pub(crate) fn slot_at(&self, local_slot: usize) -> u16 {
+        // Positions are below SLOTS, so the sum fits.
+        (self.first_slot + local_slot as u16) % SLOTS
     }
 
     #[inline]
@@ -264,7 +304,7 @@ impl Store {
         view_of(
             self.base,
             place.keyspace,
-            self.first_slot + place.local_slot,
+            self.slot_at(usize::from(place.local_slot)),
             self.entry(place),
         )
     }
@@ -441,8 +481,7 @@ impl Store {
     /// Number of entries of one slot in a keyspace; 0 if the slot is not here.
     pub fn slot_len(&self, keyspace: Keyspace, slot: u16) -> usize {
         let map = self
-            .slots()
-            .contains(&slot)
+            .has_slot(slot)
             .then(|| self.table(keyspace)?.maps.get(self.local(slot)));
         map.flatten().map_or(0, SlotMap::live)
     }
@@ -454,12 +493,12 @@ impl Store {
 
     /// What a slot has besides its entries; `None` if it is not here.
     pub fn slot(&self, slot: u16) -> Option<&SlotMeta> {
-        self.slots().contains(&slot).then(|| &self.metas[self.local(slot)])
+        self.has_slot(slot).then(|| &self.metas[self.local(slot)])
     }
 
     /// As [`Store::slot`], to change it.
     pub fn slot_mut(&mut self, slot: u16) -> Option<&mut SlotMeta> {
-        let local = self.slots().contains(&slot).then(|| self.local(slot))?;
+        let local = self.has_slot(slot).then(|| self.local(slot))?;
         Some(&mut self.metas[local])
     }
 

@@ -53,6 +53,7 @@ impl Store {
             local_slot,
             hash,
         } = self.sweep_at;
+        let slot = self.slot_at(local_slot);
         let table = &mut self.tables[keyspace];
         if local_slot >= table.maps.len() {
             return self.next_keyspace();
@@ -75,7 +76,6 @@ impl Store {
             return true;
         };
         progress.examined += usize::from(page.live);
-        let slot = self.first_slot + local_slot as u16;
         let base = self.base;
         let before = map.allocated_bytes();
         let dropped = map.sweep_page(number, now, &mut shop, &mut self.grave, &mut |entry| {

@@ -30,6 +30,8 @@ pub enum Flow {
     Done,
     /// The policies used up the time of one budget; the rest waits. Serve others, then flush again.
     Yield,
+    /// The first that is left is for a key that is held, see [`CheckQueue::first_key`]. Flush again when it may be free.
+    Wait,
 }
 
 /// One queued check.
@@ -160,6 +162,12 @@ impl CheckQueue {
         other.drop_front(other.pending.len());
     }
 
+    /// The key of the first check that waits.
+    pub fn first_key(&self) -> Option<&[u8]> {
+        let (start, end) = self.pending.first()?.key;
+        Some(&self.keys[start as usize..end as usize])
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
@@ -225,6 +233,9 @@ impl Shard {
     pub fn flush(&mut self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> Flow {
         let mut spent_us = 0;
         while !queue.is_empty() {
+            if self.blocks_first(queue) {
+                return Flow::Wait;
+            }
             let (decided, progress) = self.flush_batch(env, queue, out);
             spent_us += self.batch.time_us();
             for pending in &queue.pending[..decided] {
@@ -276,7 +287,12 @@ impl Shard {
         let trusted = pending
             .first()
             .is_some_and(|check| self.policies.info(check.policy).trusted);
+        let has_holds = self.has_holds();
         for (index, ((check, key), place)) in pending.iter().zip(&keys).zip(&places).enumerate() {
+            if has_holds && self.is_key_blocked(key) {
+                // It is the first of the next batch, and waits.
+                break;
+            }
             if self.policies.info(check.policy).trusted != trusted {
                 // Each of the host's two VMs decides in order, but one after the other: a batch keeps to one of them, so that
                 // what is decided is always a prefix.
@@ -374,6 +390,12 @@ impl Shard {
             // policy has taken the state over.
             if !after.changed && (bucket.place.is_none() || after.params == bucket.params) {
                 continue;
+            }
+            if self.undo.is_some() {
+                self.note_before_bucket(&keys[usize::from(bucket.first)]);
+            }
+            if self.interest.watches_any() {
+                self.note_change(&keys[usize::from(bucket.first)]);
             }
             let (expiry, pinned) = self.expiry(full_at_us, after.params, bucket.pinned);
             let in_place = bucket

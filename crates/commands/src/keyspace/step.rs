@@ -1,6 +1,6 @@
 //! One step of a command over all keys, in one shard.
 
-use super::{KeyList, KeyspaceAnswer, KeyspaceOp, Pattern, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned};
+use super::{KeyList, KeyspaceAnswer, KeyspaceOp, Name, Pattern, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned};
 use crate::Shard;
 use crate::keys::{Likely, type_name};
 use tollgate_script::ParamsId;
@@ -40,7 +40,42 @@ impl Shard {
             },
             KeyspaceOp::Scan(op) => KeyspaceAnswer::Scanned(self.scan(op, now_us)),
             KeyspaceOp::Random { db } => KeyspaceAnswer::Random(self.random_key(*db, now_us)),
+            KeyspaceOp::Names { db, cursor } => {
+                let (names, next) = self.names(*db, *cursor, now_us);
+                KeyspaceAnswer::Names(names, next)
+            }
         }
+    }
+
+    /// Some keys that exist, with their types.
+    fn names(&mut self, db: u8, cursor: ScanCursor, now_us: u64) -> (Vec<Name>, Option<ScanCursor>) {
+        let mut names = Vec::new();
+        let mut unclear = Vec::new();
+        let mut cursor = cursor.to_store();
+        let mut next = None;
+        for _ in 0..SCANS_PER_STEP {
+            let want = STEP_ENTRIES_MAX.saturating_sub(names.len() + unclear.len());
+            if want == 0 {
+                break;
+            }
+            let reached = self.store.scan(Keyspace::Db(db), cursor, want, &mut |entry| {
+                let name = Name {
+                    key: entry.entry.key().into(),
+                    type_name: type_name(&entry.entry),
+                };
+                match self.likely(&entry.entry, self.clock_of(entry.slot, now_us)) {
+                    Likely::Present => names.push(name),
+                    Likely::Gone => {}
+                    Likely::Unclear => unclear.push(name),
+                }
+            });
+            next = reached.map(ScanCursor::from_store);
+            let Some(reached) = reached else { break };
+            cursor = reached;
+        }
+        unclear.retain(|name| self.is_present(db, &name.key, now_us));
+        names.append(&mut unclear);
+        (names, next)
     }
 
     fn scan(&mut self, op: &ScanOp, now_us: u64) -> Scanned {
@@ -82,6 +117,14 @@ impl Shard {
         for key in unclear {
             if self.is_present(op.db, &key, now_us) {
                 keys.push(&key);
+            }
+        }
+        // Keys that are lent are still this shard's. One may come in two steps, as any key may that is moved during a scan.
+        let end = next.map_or(SLOTS, |next| next.slot());
+        for (key, type_name) in self.lent_keys(op.db, op.cursor.slot(), end) {
+            let wanted = op.pattern.as_ref().is_none_or(|Pattern(glob)| glob.matches(key));
+            if wanted && op.of_type.wants(type_name) {
+                keys.push(key);
             }
         }
         Scanned { keys, looked_at, next }

@@ -19,7 +19,9 @@ pub use error::{ConfigError, Origin};
 pub use key::{Key, Kind, Value};
 pub use log_filter::parse_log_filter;
 pub use password::Password;
-pub use sections::{ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Storage, WhenFull};
+pub use sections::{
+    ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Script, Storage, WhenFull,
+};
 pub use sources::{FlagValue, Sources, VARIABLE_CONFIG, VARIABLE_PREFIX};
 
 use crate::limits::Limits;
@@ -42,6 +44,8 @@ pub struct Config {
     pub storage: Storage,
     /// `[policy]`
     pub policy: Policy,
+    /// `[script]`
+    pub script: Script,
     /// `[limits]`
     pub limits: Limits,
     /// `[log]`
@@ -55,7 +59,9 @@ pub struct Config {
 }
 
 /// Names of sections, in the order in which they are printed.
-const SECTIONS: [&str; 8] = ["node", "listen", "admin", "auth", "storage", "policy", "limits", "log"];
+const SECTIONS: [&str; 9] = [
+    "node", "listen", "admin", "auth", "storage", "policy", "script", "limits", "log",
+];
 
 impl Config {
     fn section(&self, name: &str) -> Option<&dyn Section> {
@@ -66,6 +72,7 @@ impl Config {
             "auth" => &self.auth,
             "storage" => &self.storage,
             "policy" => &self.policy,
+            "script" => &self.script,
             "limits" => &self.limits,
             "log" => &self.log,
             _ => return None,
@@ -80,6 +87,7 @@ impl Config {
             "auth" => &mut self.auth,
             "storage" => &mut self.storage,
             "policy" => &mut self.policy,
+            "script" => &mut self.script,
             "limits" => &mut self.limits,
             "log" => &mut self.log,
             _ => return None,

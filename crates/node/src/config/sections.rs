@@ -85,6 +85,20 @@ section! {
 }
 
 section! {
+    /// `[script]`: what a script of a client (EVAL) may take.
+    Script: "script" {
+        /// Longest time that one run may take, all its slices together; its keys are held meanwhile.
+        budget_ms: u64 = 1_000, Kind::Millis(1, 3_600_000), "ms";
+        /// Most memory that one run may add to its VM.
+        memory_bytes: usize = 64 << 20, Kind::Bytes(1 << 18, 1 << 34), "bytes";
+        /// Longest time that one run may spend in something that cannot be interrupted, such as a library function over much data.
+        step_ms: u64 = 50, Kind::Millis(1, 10_000), "ms";
+        /// Time from which on a run is logged as slow.
+        slow_ms: u64 = 50, Kind::Millis(1, 3_600_000), "ms";
+    }
+}
+
+section! {
     /// `[log]`: what is written to standard error.
     Log: "log" {
         /// Least level that is logged: error, warn, info, debug, trace or off, or a filter such as `info,tollgate_node=debug`.

@@ -110,6 +110,12 @@ pub struct WorkerCounters {
     /// Work between two returns to the loop.
     pub stretches: Histogram,
     longest_stretch_ns: Counter,
+    /// Times that something waited for a key that was held.
+    pub keys_waited: Counter,
+    /// Keys lent by other shards to runs of this worker.
+    pub keys_borrowed: Counter,
+    /// Times that a script started again because it needed another key.
+    pub script_restarts: Counter,
     limit_hits: [Counter; Bound::COUNT],
 }
 
@@ -136,6 +142,9 @@ impl WorkerCounters {
             turn_duration: Histogram::default(),
             stretches: Histogram::default(),
             longest_stretch_ns: Counter::default(),
+            keys_waited: Counter::default(),
+            keys_borrowed: Counter::default(),
+            script_restarts: Counter::default(),
             limit_hits: std::array::from_fn(|_| Counter::default()),
         }
     }

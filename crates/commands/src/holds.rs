@@ -1,0 +1,346 @@
+//! Keys that a run has for itself, in this shard or lent to another.
+//!
+//! A run is a command over several keys, a transaction or a script. While it waits for something or lets others work, its keys are
+//! held: commands of others for them wait. A key of another shard is lent: its shard gives away what the key holds and blocks the key
+//! until it comes back; the borrower has it as a guest. Runs take their keys in ascending order, so no two of them wait for each other.
+
+use crate::check::CheckQueue;
+use crate::table::{Run, Spec};
+use crate::undo::{Held, HeldBucket, HeldState};
+use crate::{CommandError, Env, Shard};
+use std::collections::HashMap;
+use std::collections::hash_map;
+use tollgate_protocol::Request;
+use tollgate_script::{Params, ParamsId, PolicyId};
+use tollgate_store::{Expiry, Key, Space, Taken, slot_of};
+
+/// Number of a run, unique in its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RunId(pub u64);
+
+/// The held keys of a shard. A key counts as a whole, whatever database or rule it is asked for in.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    by_key: HashMap<Box<[u8]>, Hold>,
+    /// The run that has the whole shard.
+    frozen: Option<RunId>,
+    /// The run whose commands come now.
+    running: Option<RunId>,
+}
+
+#[derive(Debug)]
+struct Hold {
+    run: RunId,
+    /// What of it is lent.
+    lent: Vec<Lent>,
+}
+
+#[derive(Debug)]
+struct Lent {
+    space: Space,
+    /// Kept in use meanwhile, so that the bucket can come back even if no other can be interned.
+    params: Option<ParamsId>,
+    /// What the key held, for scans: the type of its value.
+    type_name: Option<&'static str>,
+}
+
+/// What a key holds, on its way to another shard or back.
+#[derive(Debug)]
+pub struct Loan {
+    /// What the key belongs to.
+    pub space: Space,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Whether the run has changed it.
+    pub changed: bool,
+    /// What to add to the node's clock for the clock of its slot, in microseconds.
+    clock_offset_us: i64,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Nothing,
+    Value(Taken),
+    Bucket {
+        policy: PolicyId,
+        params: Params,
+        expiry: Expiry,
+        pinned: bool,
+        state: HeldState,
+    },
+}
+
+impl Shard {
+    /// Whether any key is held.
+    #[inline]
+    pub fn has_holds(&self) -> bool {
+        !self.holds.by_key.is_empty() || self.holds.frozen.is_some()
+    }
+
+    /// Says whose commands come next: those of a run, or those of nobody.
+    pub fn set_running(&mut self, run: Option<RunId>) {
+        self.holds.running = run;
+    }
+
+    /// Whether commands for a key have to wait, now.
+    pub fn is_blocked(&self, key: &[u8]) -> bool {
+        self.is_blocked_for(key, self.holds.running)
+    }
+
+    /// Whether a run, or what belongs to none, has to wait for a key.
+    pub fn is_blocked_for(&self, key: &[u8], run: Option<RunId>) -> bool {
+        match self.holds.by_key.get(key) {
+            Some(hold) => Some(hold.run) != run || !hold.lent.is_empty(),
+            None => self.holds.frozen.is_some() && self.holds.frozen != run,
+        }
+    }
+
+    /// Whether a key can be lent to a run now. It may have it already, in another database.
+    pub fn may_lend(&self, key: &[u8], run: RunId) -> bool {
+        match self.holds.by_key.get(key) {
+            Some(hold) => hold.run == run,
+            None => self.holds.frozen.is_none_or(|frozen| frozen == run),
+        }
+    }
+
+    /// The key for which a command has to wait.
+    pub fn blocked_key<'a>(&self, spec: &Spec, request: Request<'a>) -> Option<&'a [u8]> {
+        if !self.has_holds() || matches!(spec.run, Run::Connection(_) | Run::Keyspace(_)) {
+            return None;
+        }
+        spec.key_positions(request)
+            .map(|position| request.arg(position))
+            .find(|key| self.is_blocked(key))
+    }
+
+    /// Holds a key that is not blocked; whether it was not held before.
+    pub fn hold(&mut self, key: &[u8], run: RunId) -> bool {
+        debug_assert!(self.holds.by_key.get(key).is_none_or(|hold| hold.run == run));
+        let is_new = !self.holds.by_key.contains_key(key);
+        if is_new {
+            let hold = Hold { run, lent: Vec::new() };
+            self.holds.by_key.insert(key.into(), hold);
+        }
+        is_new
+    }
+
+    /// Lets go of a key that a run holds here.
+    pub fn release(&mut self, key: &[u8], run: RunId) {
+        if let Some(hold) = self.holds.by_key.get(key)
+            && hold.run == run
+            && hold.lent.is_empty()
+        {
+            self.holds.by_key.remove(key);
+        }
+    }
+
+    /// Gives the whole shard to a run, or back. Keys that other runs hold stay theirs.
+    pub fn freeze(&mut self, run: Option<RunId>) {
+        self.holds.frozen = run;
+    }
+
+    /// The space that a command's keys belong to.
+    pub fn space_of(&self, env: &Env, spec: &Spec, request: Request<'_>) -> Space {
+        if spec.name.starts_with("rl.") {
+            let mut words = request.iter().skip(2);
+            while let Some(word) = words.next() {
+                if word.eq_ignore_ascii_case(b"RULE") {
+                    let rule = words.next().and_then(|id| self.rule(id).ok());
+                    return rule.map_or(Space::Db(env.db), |(number, ..)| Space::Rule(number));
+                }
+            }
+        }
+        Space::Db(env.db)
+    }
+
+    /// Lends a key that is not blocked for that run: takes what it holds out and blocks it.
+    ///
+    /// # Errors
+    /// The key is too long for any store.
+    pub fn lend(&mut self, space: Space, bytes: &[u8], run: RunId) -> Result<Loan, CommandError> {
+        let key = self.bucket_key(space, bytes)?;
+        let clock_offset_us = self.store.slot(key.slot()).map_or(0, |slot| slot.clock_offset_us);
+        let (content, params, type_name) = match self.take_held(&key) {
+            Held::Nothing => (Content::Nothing, None, None),
+            Held::Value(taken) => {
+                let type_name = taken.value.type_name();
+                (Content::Value(taken), None, Some(type_name))
+            }
+            Held::Bucket(bucket) => {
+                let id = bucket.params;
+                (self.portable(bucket), Some(id), Some(crate::keys::TYPE_NAME))
+            }
+        };
+        let hold = match self.holds.by_key.entry(bytes.into()) {
+            hash_map::Entry::Occupied(hold) => hold.into_mut(),
+            hash_map::Entry::Vacant(vacant) => vacant.insert(Hold { run, lent: Vec::new() }),
+        };
+        debug_assert_eq!(hold.run, run);
+        hold.lent.push(Lent {
+            space,
+            params,
+            type_name,
+        });
+        Ok(Loan {
+            space,
+            key: bytes.into(),
+            changed: false,
+            clock_offset_us,
+            content,
+        })
+    }
+
+    /// Puts back what was lent; whether all of the key is back, so that who waits for it can go on.
+    pub fn take_back(&mut self, loan: Loan) -> bool {
+        let Some(hold) = self.holds.by_key.get_mut(&loan.key) else {
+            // New: made by a run that has the whole node, and so knew that there was no such key.
+            debug_assert!(self.holds.frozen.is_some());
+            let (space, bytes) = (loan.space, loan.key.clone());
+            self.put_loan(loan, None);
+            if let Ok(key) = self.bucket_key(space, &bytes) {
+                self.note_change(&key);
+            }
+            return false;
+        };
+        let Some(at) = hold.lent.iter().position(|lent| lent.space == loan.space) else {
+            return false;
+        };
+        let lent = hold.lent.swap_remove(at);
+        let is_last = hold.lent.is_empty();
+        if is_last {
+            self.holds.by_key.remove(&loan.key);
+        }
+        let (space, bytes, changed) = (loan.space, loan.key.clone(), loan.changed);
+        self.put_loan(loan, lent.params);
+        if let Some(params) = lent.params {
+            self.policies.release(params);
+        }
+        if changed && let Ok(key) = self.bucket_key(space, &bytes) {
+            self.note_change(&key);
+        }
+        is_last
+    }
+
+    /// Takes a loan of another shard in, for a run here.
+    pub fn admit(&mut self, loan: Loan, run: RunId) {
+        self.store.admit_guests();
+        self.hold(&loan.key, run);
+        self.interest.admit(loan.space, &loan.key, run);
+        self.put_loan(loan, None);
+    }
+
+    /// Takes a key of another shard in that holds nothing there, for a run that has the whole node.
+    pub(crate) fn admit_nothing(&mut self, space: Space, bytes: &[u8], run: RunId) {
+        self.admit(
+            Loan {
+                space,
+                key: bytes.into(),
+                changed: false,
+                clock_offset_us: 0,
+                content: Content::Nothing,
+            },
+            run,
+        );
+    }
+
+    /// The guests of a run.
+    pub fn guests(&self, run: RunId) -> Vec<(Space, Box<[u8]>)> {
+        self.interest.guests_of_run(run)
+    }
+
+    /// Takes a guest out again, to give it back.
+    pub fn dismiss(&mut self, space: Space, bytes: &[u8], run: RunId) -> Option<Loan> {
+        let changed = self.interest.dismiss(space, bytes)?;
+        let key = self.bucket_key(space, bytes).ok()?;
+        let clock_offset_us = self.store.slot(key.slot()).map_or(0, |slot| slot.clock_offset_us);
+        let content = match self.take_held(&key) {
+            Held::Nothing => Content::Nothing,
+            Held::Value(taken) => Content::Value(taken),
+            Held::Bucket(bucket) => {
+                let id = bucket.params;
+                let content = self.portable(bucket);
+                self.policies.release(id);
+                content
+            }
+        };
+        self.release(bytes, run);
+        Some(Loan {
+            space,
+            key: bytes.into(),
+            changed,
+            clock_offset_us,
+            content,
+        })
+    }
+
+    /// A bucket in terms that all shards of a node share: each has the same policies under the same numbers.
+    fn portable(&self, bucket: HeldBucket) -> Content {
+        let (policy, params) = self.policies.params(bucket.params);
+        Content::Bucket {
+            policy,
+            params,
+            expiry: bucket.expiry,
+            pinned: bucket.pinned,
+            state: bucket.state,
+        }
+    }
+
+    /// Stores what a loan holds. `fallback` are parameters to keep a bucket under if its own cannot be interned.
+    fn put_loan(&mut self, loan: Loan, fallback: Option<ParamsId>) {
+        // It was a key of a store before, and guests are admitted.
+        let Ok(key) = self.store.key(loan.space, &loan.key) else {
+            return;
+        };
+        if let Some(slot) = self.store.slot_mut(key.slot()) {
+            slot.clock_offset_us = loan.clock_offset_us;
+        }
+        let held = match loan.content {
+            Content::Nothing => Held::Nothing,
+            Content::Value(taken) => Held::Value(taken),
+            Content::Bucket {
+                policy,
+                params,
+                expiry,
+                pinned,
+                state,
+            } => {
+                let Some(params) = self.policies.intern(policy, params).ok().or(fallback) else {
+                    // More different limits than the shard can have: as any bucket then, this one is lost, and full.
+                    return;
+                };
+                self.policies.retain(params);
+                Held::Bucket(HeldBucket {
+                    params,
+                    expiry,
+                    pinned,
+                    state,
+                })
+            }
+        };
+        self.put_held(&key, held);
+    }
+
+    /// Keys of a database that are lent now and exist, with their types, in the slots from `start` on and before `end`: a scan of the
+    /// store does not see them.
+    pub(crate) fn lent_keys(&self, db: u8, start: u16, end: u16) -> impl Iterator<Item = (&[u8], &'static str)> {
+        let in_range = move |key: &[u8]| (start..end).contains(&slot_of(key));
+        self.holds
+            .by_key
+            .iter()
+            .filter(move |(key, hold)| !hold.lent.is_empty() && in_range(key))
+            .flat_map(move |(key, hold)| {
+                let of_db = hold.lent.iter().filter(move |lent| lent.space == Space::Db(db));
+                of_db.filter_map(move |lent| Some((&**key, lent.type_name?)))
+            })
+    }
+
+    /// Whether the first check of a queue has to wait.
+    pub(crate) fn blocks_first(&self, queue: &CheckQueue) -> bool {
+        self.has_holds() && queue.first_key().is_some_and(|key| self.is_blocked(key))
+    }
+
+    pub(crate) fn is_key_blocked(&self, key: &Key<'_>) -> bool {
+        self.is_blocked(key.bytes())
+    }
+}

@@ -1,0 +1,238 @@
+//! What a script reaches: the commands.
+
+use super::host::ScriptHost;
+use super::names::Names;
+use super::run::{KeyNeed, Needs};
+use super::touched::Touched;
+use super::wire::to_tape;
+use crate::check::{CheckQueue, Flow};
+use crate::keyspace::KeyspaceCommand;
+use crate::node_view::{ConnectionCall, NodeView};
+use crate::table::{Run, Spec};
+use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, Step};
+use std::sync::Arc;
+use tollgate_eval::{Host, HostAnswer, LogLevel, ReplySink, Resp, Tape};
+use tollgate_protocol::{ArgRange, Proto, Request};
+use tollgate_store::Space;
+
+/// The commands, for a script.
+pub(crate) struct Calls<'a> {
+    host: &'a ScriptHost,
+    shard: &'a mut Shard,
+    node: &'a dyn NodeView,
+    pub(crate) env: Env,
+    id: RunId,
+    pub(crate) read_only: bool,
+    pub(crate) names: Option<&'a Names>,
+    touched: &'a mut Touched,
+    /// What the run has to wait for, once it was refused a key.
+    pub(crate) needs: Option<Needs>,
+    last: LastCommand,
+    queue: CheckQueue,
+    scratch: Scratch,
+    /// For commands about the connection; made when one comes.
+    session: Option<Box<Session>>,
+}
+
+/// Memory of one call.
+#[derive(Default)]
+struct Scratch {
+    bytes: Vec<u8>,
+    args: Vec<ArgRange>,
+    reply: Vec<u8>,
+}
+
+impl<'a> Calls<'a> {
+    pub(crate) fn new(
+        host: &'a ScriptHost,
+        shard: &'a mut Shard,
+        node: &'a dyn NodeView,
+        env: Env,
+        id: RunId,
+        touched: &'a mut Touched,
+    ) -> Self {
+        Self {
+            host,
+            shard,
+            node,
+            env,
+            id,
+            read_only: false,
+            names: None,
+            touched,
+            needs: None,
+            last: LastCommand::default(),
+            queue: CheckQueue::default(),
+            scratch: Scratch::default(),
+            session: None,
+        }
+    }
+
+    /// Runs a command and leaves its reply in `out`.
+    fn run(&mut self, request: Request<'_>, resp: Resp, out: &mut Vec<u8>) -> Result<HostAnswer, CommandError> {
+        let spec = self.resolve(request)?;
+        let env = Env {
+            proto: match resp {
+                Resp::Two => Proto::Resp2,
+                Resp::Three => Proto::Resp3,
+            },
+            ..self.env
+        };
+        for position in spec.key_positions(request) {
+            let key = request.arg(position);
+            let space = self.shard.space_of(&env, spec, request);
+            if !self.shard.is_usable(space, key, self.id) {
+                if self.names.is_some_and(|names| names.lacks(space, key)) && !self.shard.is_own(key) {
+                    self.shard.admit_nothing(space, key, self.id);
+                    self.touched.add(key);
+                    continue;
+                }
+                let key = key.into();
+                self.needs = Some(Needs::Key(KeyNeed { space, key }));
+                return Ok(HostAnswer::Elsewhere);
+            }
+            self.touched.add(key);
+        }
+        match spec.run {
+            Run::Connection(run) => {
+                let session = self.session.get_or_insert_with(|| Box::new(Session::of_script(env.db)));
+                session.proto = env.proto;
+                run(&mut ConnectionCall {
+                    session,
+                    node: self.node,
+                    env: &env,
+                    request,
+                    out,
+                })?;
+                self.env.db = session.db;
+            }
+            Run::Keyspace(KeyspaceCommand::FlushAll | KeyspaceCommand::FlushDb) => {
+                // It could not be taken back.
+                return Err(CommandError::Refused("This Redis command is not allowed from script"));
+            }
+            Run::Keyspace(command) => {
+                let slots = self.node.shard_slots();
+                if slots.len() > 1 && !self.names.is_some_and(|names| names.db() == env.db) {
+                    self.needs = Some(Needs::Node(env.db));
+                    return Ok(HostAnswer::Elsewhere);
+                }
+                let own = self.shard.store().slots();
+                let mut run =
+                    KeyspaceRun::new(command, &env, request, Arc::clone(&slots), self.node.keyspace_limits())?;
+                while let Some((index, op)) = run.ask() {
+                    let answer = match self.names {
+                        Some(names) if slots[index] != own => {
+                            names.answer(self.shard, self.id, index, &slots[index], &env, &op)?
+                        }
+                        _ => self.shard.keyspace(&op, env.now_us),
+                    };
+                    run.take(answer)?;
+                }
+                run.finish(&env, out);
+            }
+            _ => self.run_in_shard(&env, spec, request, out),
+        }
+        Ok(HostAnswer::Replied)
+    }
+
+    fn run_in_shard(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) {
+        self.queue.start(false);
+        match self.shard.run(env, &mut self.queue, spec, request, out) {
+            Step::More(mut rest) => while !self.shard.go_on(env, &mut self.queue, &mut *rest, request, out) {},
+            // Keys were looked at before, and the queue is empty.
+            Step::Done | Step::FlushFirst | Step::Wait => {}
+        }
+        while self.shard.flush(env, &mut self.queue, out) == Flow::Yield {}
+    }
+
+    fn resolve(&mut self, request: Request<'_>) -> Result<&'static Spec, CommandError> {
+        let (spec, _) = self
+            .host
+            .table
+            .resolve(request, &mut self.last)
+            .map_err(|error| match error {
+                CommandError::Arity(_) => {
+                    CommandError::Refused("Wrong number of args calling Redis command from script")
+                }
+                _ => CommandError::Refused("Unknown Redis command called from script"),
+            })?;
+        if spec.has_flag("noscript") || matches!(spec.run, Run::Script(_)) {
+            return Err(CommandError::Refused("This Redis command is not allowed from script"));
+        }
+        if self.read_only && spec.has_flag("write") {
+            return Err(CommandError::Refused(
+                "Write commands are not allowed from read-only scripts.",
+            ));
+        }
+        Ok(spec)
+    }
+}
+
+impl Scratch {
+    fn set(&mut self, arguments: &[&[u8]]) {
+        self.bytes.clear();
+        self.args.clear();
+        for argument in arguments {
+            let start = self.bytes.len() as u32;
+            self.bytes.extend_from_slice(argument);
+            self.args.push(ArgRange {
+                start,
+                // A run's memory is far below 4 GiB.
+                end: self.bytes.len() as u32,
+            });
+        }
+        self.reply.clear();
+    }
+}
+
+impl Host for Calls<'_> {
+    fn call(&mut self, arguments: &[&[u8]], resp: Resp, tape: &mut Tape) -> HostAnswer {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.set(arguments);
+        let Scratch { bytes, args, reply } = &mut scratch;
+        let answer = match self.run(Request::new(bytes, args), resp, reply) {
+            Ok(HostAnswer::Replied) => {
+                to_tape(reply, tape);
+                HostAnswer::Replied
+            }
+            Ok(HostAnswer::Elsewhere) => HostAnswer::Elsewhere,
+            Err(error) => {
+                tape.error(error.to_string().as_bytes());
+                HostAnswer::Replied
+            }
+        };
+        self.scratch = scratch;
+        answer
+    }
+
+    fn may_call(&mut self, arguments: &[&[u8]]) -> Option<bool> {
+        // There is one user, who may do everything.
+        let name = arguments.first()?;
+        self.host.table.find(name).map(|_| true)
+    }
+
+    fn log(&mut self, level: LogLevel, message: &[u8]) {
+        let message = String::from_utf8_lossy(message);
+        match level {
+            LogLevel::Debug => tracing::debug!(event = "script_log", %message),
+            LogLevel::Verbose | LogLevel::Notice => tracing::info!(event = "script_log", %message),
+            LogLevel::Warning => tracing::warn!(event = "script_log", %message),
+        }
+    }
+}
+
+impl Shard {
+    /// Whether a key is of a slot of this shard.
+    fn is_own(&self, key: &[u8]) -> bool {
+        let slots = self.store().slots();
+        slots.len() == usize::from(tollgate_store::SLOTS) || slots.contains(&tollgate_store::slot_of(key))
+    }
+
+    /// Whether a run can use a key here now: it is this shard's and free, or the run's guest.
+    pub(crate) fn is_usable(&self, space: Space, key: &[u8], run: RunId) -> bool {
+        match self.is_own(key) {
+            true => !self.has_holds() || !self.is_blocked_for(key, Some(run)),
+            false => self.interest.is_guest_of(space, key, run),
+        }
+    }
+}

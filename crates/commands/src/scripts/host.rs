@@ -1,0 +1,143 @@
+//! A worker's part of scripts: its VM, and what it has compiled.
+
+use super::ScriptCommand;
+use super::registry::{CHUNK_NAME, ScriptSource, Scripts, Sha, sha_of};
+use crate::{CommandError, CommandTable};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_eval::{Engine, EngineLimits, Script, SetupError};
+use tollgate_protocol::Request;
+
+/// Bounds of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScriptLimits {
+    /// Memory that one run may add, in bytes.
+    pub memory_bytes: usize,
+    /// How long a run may stay in something that cannot be interrupted.
+    pub step: Duration,
+    /// Time of a run, all its slices together.
+    pub budget: Duration,
+    /// Compiled scripts that a worker keeps.
+    pub compiled: usize,
+}
+
+/// A script, compiled.
+pub(crate) struct Compiled {
+    pub(crate) source: Arc<ScriptSource>,
+    pub(crate) script: Script,
+}
+
+/// Compiles scripts and starts runs. Belongs to one thread.
+pub struct ScriptHost {
+    pub(crate) engine: Engine,
+    pub(crate) table: CommandTable,
+    pub(crate) limits: ScriptLimits,
+    compiled: HashMap<Sha, Rc<Compiled>>,
+    generation: u64,
+    /// The script that was asked for last: most clients ask for the same again.
+    last: Option<Rc<Compiled>>,
+}
+
+impl std::fmt::Debug for ScriptHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScriptHost")
+            .field("compiled", &self.compiled.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ScriptHost {
+    /// A host with nothing compiled.
+    ///
+    /// # Errors
+    /// The VM could not be set up: a fault of the build.
+    pub fn new(limits: ScriptLimits) -> Result<Self, SetupError> {
+        let engine = Engine::new(EngineLimits {
+            memory_bytes: limits.memory_bytes,
+            step: limits.step,
+        })?;
+        Ok(Self {
+            engine,
+            table: CommandTable::default(),
+            limits,
+            compiled: HashMap::new(),
+            generation: 0,
+            last: None,
+        })
+    }
+
+    /// Memory of the VM, in bytes.
+    pub fn used_bytes(&self) -> usize {
+        self.engine.used_bytes()
+    }
+
+    /// How many scripts are compiled.
+    pub fn compiled(&self) -> usize {
+        self.compiled.len()
+    }
+
+    /// The script that a request asks for.
+    ///
+    /// # Errors
+    /// NOSCRIPT, or what the compiler says.
+    pub(crate) fn script(
+        &mut self,
+        scripts: &Scripts,
+        command: ScriptCommand,
+        request: Request<'_>,
+    ) -> Result<Rc<Compiled>, CommandError> {
+        let generation = scripts.generation();
+        if self.generation != generation {
+            self.generation = generation;
+            self.last = None;
+            self.compiled.clear();
+        }
+        let given = request.arg(1);
+        if let Some(last) = &self.last {
+            let same = match command.is_by_sha() {
+                true => given == last.source.sha,
+                false => *given == *last.source.text,
+            };
+            if same {
+                return Ok(Rc::clone(last));
+            }
+        }
+        let source = if command.is_by_sha() {
+            let sha = sha_of(given).ok_or(CommandError::NoScript)?;
+            if let Some(compiled) = self.compiled.get(&sha) {
+                self.last = Some(Rc::clone(compiled));
+                return Ok(Rc::clone(compiled));
+            }
+            scripts.find(given).ok_or(CommandError::NoScript)?
+        } else {
+            scripts.read(given)?
+        };
+        let compiled = match self.compiled.get(&source.sha) {
+            Some(compiled) => Rc::clone(compiled),
+            None => self.compile(scripts, source)?,
+        };
+        self.last = Some(Rc::clone(&compiled));
+        Ok(compiled)
+    }
+
+    fn compile(&mut self, scripts: &Scripts, source: Arc<ScriptSource>) -> Result<Rc<Compiled>, CommandError> {
+        let script = self
+            .engine
+            .compile(&source.text, CHUNK_NAME)
+            .map_err(|error| CommandError::Script(error.to_string().into_bytes()))?;
+        // What EVAL was given is known from now on, if there is room.
+        let known = scripts.keep(&source);
+        let compiled = Rc::new(Compiled { source, script });
+        if known {
+            if self.compiled.len() >= self.limits.compiled {
+                // Rare, and compiling takes less than a search for what is used least would cost each run.
+                self.compiled.clear();
+                self.engine.collect();
+            }
+            self.compiled.insert(compiled.source.sha, Rc::clone(&compiled));
+        }
+        Ok(compiled)
+    }
+}

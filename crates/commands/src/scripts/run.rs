@@ -1,0 +1,292 @@
+//! A run of a script, in slices, on one shard.
+
+use super::ScriptCommand;
+use super::call::Calls;
+use super::host::{Compiled, ScriptHost};
+use super::names::Names;
+use super::registry::{Killed, Scripts};
+use super::touched::Touched;
+use super::wire::{Wire, write_error};
+use crate::node_view::NodeView;
+use crate::{CommandError, Env, RunId, Shard, UndoLog};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_eval::{KillReason, Outcome};
+use tollgate_protocol::{ReplyWriter, Request, parse_integer};
+use tollgate_store::Space;
+
+/// The first argument that is a key or an argument of the script.
+const FIRST: usize = 3;
+
+/// A key that a run cannot go on without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyNeed {
+    /// What it belongs to.
+    pub space: Space,
+    /// The key.
+    pub key: Box<[u8]>,
+}
+
+/// What a run cannot go on without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// A key that is held, or of another shard.
+    Key(KeyNeed),
+    /// The whole node, and the names of the keys of this database in the other shards, for KEYS, SCAN and the like.
+    Node(u8),
+}
+
+/// What a slice of a run came to.
+#[derive(Debug)]
+pub enum ScriptStep {
+    /// The reply is written, and what was written stands.
+    Done,
+    /// The slice is over. The keys that were asked for so far have to be held: [`ScriptRun::touched`].
+    Yield,
+    /// Nothing was done: get this, and call again.
+    Needs(Needs),
+}
+
+/// A run. It belongs to the thread of its host.
+pub struct ScriptRun {
+    compiled: Rc<Compiled>,
+    run: Option<tollgate_eval::Run>,
+    pub(crate) id: RunId,
+    env: Env,
+    keys: usize,
+    read_only: bool,
+    undo: Option<UndoLog>,
+    touched: Touched,
+    spent: Duration,
+    killed: Option<Arc<Killed>>,
+    keeps_log: bool,
+    /// The database that its commands use: SELECT changes it.
+    selected: u8,
+    names: Option<Names>,
+}
+
+impl std::fmt::Debug for ScriptRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScriptRun")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ScriptRun {
+    /// Prepares a run.
+    ///
+    /// # Errors
+    /// The request is not well formed, its script is not known, or it does not compile.
+    pub fn new(
+        host: &mut ScriptHost,
+        scripts: &Scripts,
+        command: ScriptCommand,
+        env: &Env,
+        request: Request<'_>,
+        id: RunId,
+    ) -> Result<Self, CommandError> {
+        let keys = parse_integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
+        if keys > (request.len() - FIRST) as i64 {
+            return Err(CommandError::Refused(
+                "Number of keys can't be greater than number of args",
+            ));
+        }
+        let keys = usize::try_from(keys).map_err(|_| CommandError::Refused("Number of keys can't be negative"))?;
+        let compiled = host.script(scripts, command, request)?;
+        let read_only = command.is_read_only() || compiled.source.no_writes;
+        Ok(Self {
+            compiled,
+            run: None,
+            id,
+            env: *env,
+            keys,
+            read_only,
+            undo: None,
+            touched: Touched::default(),
+            spent: Duration::ZERO,
+            killed: None,
+            keeps_log: false,
+            selected: env.db,
+            names: None,
+        })
+    }
+
+    /// Keeps the log of what it wrote when it is done, for who may have to take that back later.
+    pub fn keep_log(mut self) -> Self {
+        self.keeps_log = true;
+        self
+    }
+
+    /// The log of what a run wrote that is done, see [`ScriptRun::keep_log`].
+    pub fn take_log(&mut self) -> Option<UndoLog> {
+        self.undo.take()
+    }
+
+    /// Gives it the names that it needs; the whole node belongs to it from now on.
+    pub fn give_names(&mut self, names: Names) {
+        self.names = Some(names);
+    }
+
+    /// The names that it was given.
+    pub fn names(&self) -> Option<&Names> {
+        self.names.as_ref()
+    }
+
+    /// Takes the names back: the whole node is no longer its own.
+    pub fn take_names(&mut self) -> Option<Names> {
+        self.names.take()
+    }
+
+    /// The keys asked for since the run began.
+    pub fn touched(&self) -> impl Iterator<Item = &[u8]> {
+        self.touched.iter()
+    }
+
+    /// Its number.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// The script's SHA-1.
+    pub fn sha1(&self) -> &str {
+        self.compiled.source.sha1()
+    }
+
+    /// Time that its slices have taken so far, as far as it was told.
+    pub fn spent(&self) -> Duration {
+        self.spent
+    }
+
+    /// Counts the time that a slice took.
+    pub fn note_spent(&mut self, time: Duration) {
+        self.spent += time;
+    }
+
+    /// Runs a slice on a shard. `request` is the same each time.
+    pub fn slice(
+        &mut self,
+        host: &ScriptHost,
+        shard: &mut Shard,
+        node: &dyn NodeView,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+        slice: Duration,
+    ) -> ScriptStep {
+        let start = out.len();
+        let mut run = match self.run.take() {
+            Some(run) => run,
+            None => match self.begin(host, shard, request) {
+                Ok(run) => run,
+                Err(need) => return ScriptStep::Needs(need),
+            },
+        };
+        if let Some(reason) = self.stopped(host) {
+            let error = run.kill(reason);
+            self.roll_back(shard);
+            write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
+            return ScriptStep::Done;
+        }
+        if !self.read_only {
+            shard.undo = Some(self.undo.take().unwrap_or_default());
+        }
+        shard.set_running(Some(self.id));
+        let mut calls = Calls::new(
+            host,
+            shard,
+            node,
+            Env {
+                db: self.selected,
+                ..self.env
+            },
+            self.id,
+            &mut self.touched,
+        );
+        calls.read_only = self.read_only;
+        calls.names = self.names.as_ref();
+        let outcome = run.resume(&mut calls, slice);
+        let needs = calls.needs.take();
+        let env = calls.env;
+        shard.set_running(None);
+        self.undo = shard.undo.take();
+        match outcome {
+            Outcome::Yielded => {
+                self.selected = env.db;
+                self.run = Some(run);
+                if self.killed.is_none() {
+                    self.killed = Some(node.scripts().note_running());
+                }
+                ScriptStep::Yield
+            }
+            Outcome::Retry => {
+                drop(run);
+                self.roll_back(shard);
+                // A script may have asked for several keys before it was stopped; one at a time is enough.
+                ScriptStep::Needs(needs.unwrap_or(Needs::Node(self.env.db)))
+            }
+            Outcome::Finished => {
+                let mut wire = Wire(ReplyWriter::new(out, self.env.proto));
+                let written = run.write_reply(&mut wire);
+                drop(run);
+                if let Err(error) = written {
+                    out.truncate(start);
+                    write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
+                }
+                self.commit(shard);
+                ScriptStep::Done
+            }
+            Outcome::Failed(error) => {
+                drop(run);
+                match error.failure {
+                    // As in Redis: what a script wrote before it failed stands.
+                    tollgate_eval::Failure::Raised | tollgate_eval::Failure::Reply => self.commit(shard),
+                    _ => self.roll_back(shard),
+                }
+                write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
+                ScriptStep::Done
+            }
+        }
+    }
+
+    /// Starts, unless a key that the request names is not here.
+    fn begin(&mut self, host: &ScriptHost, shard: &Shard, request: Request<'_>) -> Result<tollgate_eval::Run, Needs> {
+        self.touched.clear();
+        self.selected = self.env.db;
+        let args = request.from_arg(FIRST);
+        for key in args.iter().take(self.keys) {
+            if !shard.is_usable(Space::Db(self.env.db), key, self.id) {
+                return Err(Needs::Key(KeyNeed {
+                    space: Space::Db(self.env.db),
+                    key: key.into(),
+                }));
+            }
+            self.touched.add(key);
+        }
+        let keys: smallvec::SmallVec<[&[u8]; 8]> = args.iter().take(self.keys).collect();
+        let arguments: smallvec::SmallVec<[&[u8]; 16]> = args.iter().skip(self.keys).collect();
+        Ok(host.engine.start(&self.compiled.script, &keys, &arguments))
+    }
+
+    fn stopped(&self, host: &ScriptHost) -> Option<KillReason> {
+        if self.killed.as_ref().is_some_and(|killed| killed.is_set()) {
+            return Some(KillReason::User);
+        }
+        let budget = host.limits.budget;
+        (self.spent >= budget).then_some(KillReason::Budget(budget))
+    }
+
+    fn roll_back(&mut self, shard: &mut Shard) {
+        if let Some(undo) = self.undo.take() {
+            shard.roll_back(undo);
+        }
+    }
+
+    fn commit(&mut self, shard: &mut Shard) {
+        if !self.keeps_log
+            && let Some(undo) = self.undo.take()
+        {
+            shard.commit(undo);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The keys that a run has asked for.
+
+use std::collections::HashSet;
+
+/// Keys that are searched one by one.
+const LISTED_MAX: usize = 16;
+
+/// Keys that a run has asked for, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// All of them, once they are more than are quickly searched.
+    index: HashSet<Box<[u8]>>,
+}
+
+impl Touched {
+    /// Adds a key; whether it was not there.
+    pub(crate) fn add(&mut self, key: &[u8]) -> bool {
+        if self.ends.len() < LISTED_MAX {
+            if self.iter().any(|other| other == key) {
+                return false;
+            }
+        } else {
+            if self.index.is_empty() {
+                self.index = self.iter().map(Box::from).collect();
+            }
+            if !self.index.insert(key.into()) {
+                return false;
+            }
+        }
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+        true
+    }
+
+    /// The keys, in the order in which they came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.index.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_is_there_once() {
+        let mut touched = Touched::default();
+        for round in 0..2 {
+            for number in 0..100 {
+                assert_eq!(touched.add(format!("key:{number}").as_bytes()), round == 0, "{number}");
+            }
+        }
+        assert_eq!(touched.iter().count(), 100);
+        assert_eq!(touched.iter().nth(17), Some(&b"key:17"[..]));
+        touched.clear();
+        assert!(touched.iter().next().is_none() && touched.add(b"") && !touched.add(b""));
+    }
+}

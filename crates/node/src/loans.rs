@@ -1,0 +1,340 @@
+//! Keys for a run: held in this worker's shard, or lent by others.
+//!
+//! Taking goes in ascending (slot, key) order, so no two runs wait for each other, and within a time; letting go is immediate. A run
+//! that needs the whole node waits until no other has loans, and then freezes every shard.
+
+use crate::limits::Bound;
+use crate::worker::Worker;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, mpsc, oneshot};
+use tollgate_commands::{CommandError, KeyNeed, Loan, RunId, Wakeup, WatchMark};
+use tollgate_protocol::Proto;
+use tollgate_store::slot_of;
+
+/// What shards ask of each other about single keys. There are no more of these under way than connections and loans, so their channel
+/// needs no bound of its own.
+#[derive(Debug)]
+pub enum KeyJob {
+    /// Lend a key to a run, once it is free.
+    Lend(KeyNeed, RunId, oneshot::Sender<Result<Loan, CommandError>>),
+    /// A loan comes back.
+    Return(Loan),
+    /// The whole shard is for that run.
+    Freeze(RunId, oneshot::Sender<()>),
+    /// It is for all again.
+    Thaw,
+    /// Set a mark when a key of a database changes.
+    Watch(u8, Box<[u8]>, Arc<WatchMark>, oneshot::Sender<()>),
+    /// Call when a key of a database may have something for a connection that waits.
+    Wait(u8, Box<[u8]>, Arc<Wakeup>, oneshot::Sender<()>),
+    /// Do so no longer.
+    PassOn(u8, Box<[u8]>, Arc<Wakeup>),
+}
+
+/// Who waits for keys of this worker's shard that are held.
+#[derive(Debug, Default)]
+pub struct Waits {
+    by_key: RefCell<HashMap<Box<[u8]>, Rc<Notify>>>,
+}
+
+impl Waits {
+    fn of(&self, key: &[u8]) -> Rc<Notify> {
+        Rc::clone(self.by_key.borrow_mut().entry(key.into()).or_default())
+    }
+
+    /// Wakes who waits for a key.
+    fn wake(&self, key: &[u8]) {
+        if let Some(notify) = self.by_key.borrow_mut().remove(key) {
+            notify.notify_waiters();
+        }
+    }
+
+    fn wake_all(&self) {
+        for (_, notify) in self.by_key.borrow_mut().drain() {
+            notify.notify_waiters();
+        }
+    }
+}
+
+/// The keys of a run, until they are given back.
+#[derive(Debug)]
+pub struct Keys {
+    worker: Rc<Worker>,
+    run: RunId,
+    /// Held in this worker's shard.
+    own: Vec<Box<[u8]>>,
+    /// Lent by other shards; what else the run made there is found when it ends.
+    guests: Vec<KeyNeed>,
+    access: Access,
+}
+
+/// What keeps a run that needs the whole node apart from those that have loans.
+#[derive(Debug)]
+enum Access {
+    /// No key of another shard.
+    Local,
+    /// Some keys of others.
+    Some(#[expect(dead_code, reason = "held, not read")] OwnedRwLockReadGuard<()>),
+    /// All.
+    Node(#[expect(dead_code, reason = "held, not read")] OwnedRwLockWriteGuard<()>),
+}
+
+impl Keys {
+    /// No keys yet.
+    pub fn new(worker: &Rc<Worker>, run: RunId) -> Self {
+        Self {
+            worker: Rc::clone(worker),
+            run,
+            own: Vec::new(),
+            guests: Vec::new(),
+            access: Access::Local,
+        }
+    }
+
+    /// The run.
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// Holds a key of this worker's shard that is free.
+    pub fn hold(&mut self, key: &[u8]) {
+        if self.worker.hold(key, self.run) {
+            self.own.push(key.into());
+        }
+    }
+
+    /// Takes keys, in order, waiting for those that are in use. It has none before.
+    ///
+    /// # Errors
+    /// The time is over, or a key is no key; then it has none.
+    pub async fn take(&mut self, mut needs: Vec<KeyNeed>) -> Result<(), CommandError> {
+        debug_assert!(self.own.is_empty() && self.guests.is_empty());
+        needs.sort_by(|a, b| (slot_of(&a.key), &a.key, a.space).cmp(&(slot_of(&b.key), &b.key, b.space)));
+        needs.dedup();
+        let patience = Duration::from_millis(self.worker.node.config.limits.keys_wait_ms as u64);
+        let taken = match tokio::time::timeout(patience, self.take_sorted(needs)).await {
+            Ok(taken) => taken,
+            Err(_) => {
+                self.worker.counters().limit_hit(Bound::KeysWaitMs);
+                Err(CommandError::TryAgain)
+            }
+        };
+        if taken.is_err() {
+            self.give_back();
+        }
+        taken
+    }
+
+    async fn take_sorted(&mut self, needs: Vec<KeyNeed>) -> Result<(), CommandError> {
+        let worker = Rc::clone(&self.worker);
+        let is_own = |need: &KeyNeed| worker.owner_of(&need.key) == worker.index;
+        if matches!(self.access, Access::Local) && !needs.iter().all(is_own) {
+            self.access = Access::Some(Arc::clone(&worker.node.borrowing).read_owned().await);
+        }
+        for need in needs {
+            if is_own(&need) {
+                worker.until_free(&need.key, Some(self.run)).await;
+                self.hold(&need.key);
+            } else {
+                let loan = worker.borrow(&need, self.run).await?;
+                worker.shard.borrow_mut().admit(loan, self.run);
+                worker.counters().keys_borrowed.add(1);
+                self.guests.push(need);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the whole node: waits for all who have loans, and freezes every shard.
+    ///
+    /// # Errors
+    /// The time is over.
+    pub async fn take_node(&mut self) -> Result<(), CommandError> {
+        debug_assert!(self.own.is_empty() && self.guests.is_empty());
+        let worker = Rc::clone(&self.worker);
+        let patience = Duration::from_millis(worker.node.config.limits.keys_wait_ms as u64);
+        let all = Arc::clone(&worker.node.borrowing).write_owned();
+        let Ok(all) = tokio::time::timeout(patience, all).await else {
+            worker.counters().limit_hit(Bound::KeysWaitMs);
+            return Err(CommandError::TryAgain);
+        };
+        self.access = Access::Node(all);
+        for shard in 0..worker.node.workers() {
+            let (frozen, is_frozen) = oneshot::channel();
+            worker.node.key_job(shard, KeyJob::Freeze(self.run, frozen));
+            // A worker that is gone has nothing that could change.
+            let _ = is_frozen.await;
+        }
+        Ok(())
+    }
+
+    /// Whether it has the whole node.
+    pub fn has_node(&self) -> bool {
+        matches!(self.access, Access::Node(_))
+    }
+
+    /// Gives the keys back, but not the node.
+    pub fn give_back(&mut self) {
+        let worker = &self.worker;
+        let guests = match self.guests.is_empty() && matches!(self.access, Access::Local) {
+            true => Vec::new(),
+            false => worker.shard.borrow().guests(self.run),
+        };
+        for (space, key) in guests {
+            let loan = worker.shard.borrow_mut().dismiss(space, &key, self.run);
+            if let Some(loan) = loan {
+                worker.node.key_job(worker.owner_of(&key), KeyJob::Return(loan));
+            }
+        }
+        self.guests.clear();
+        for key in self.own.drain(..) {
+            worker.shard.borrow_mut().release(&key, self.run);
+            worker.waits.wake(&key);
+        }
+        if let Access::Some(_) = self.access {
+            self.access = Access::Local;
+        }
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.give_back();
+        if self.has_node() {
+            for shard in 0..self.worker.node.workers() {
+                self.worker.node.key_job(shard, KeyJob::Thaw);
+            }
+        }
+    }
+}
+
+/// A loan on its way. If nobody takes it, it goes back.
+struct Arriving<'a> {
+    worker: &'a Worker,
+    owner: usize,
+    answer: oneshot::Receiver<Result<Loan, CommandError>>,
+}
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        self.answer.close();
+        if let Ok(Ok(loan)) = self.answer.try_recv() {
+            self.worker.node.key_job(self.owner, KeyJob::Return(loan));
+        }
+    }
+}
+
+impl Worker {
+    /// The worker whose shard has a key.
+    pub fn owner_of(&self, key: &[u8]) -> usize {
+        match self.node.workers() {
+            1 => 0,
+            _ => self.node.owner(slot_of(key)),
+        }
+    }
+
+    /// A number for a run.
+    pub fn next_run(&self) -> RunId {
+        let number = self.runs.get();
+        self.runs.set(number + 1);
+        RunId((self.index as u64) << 48 | number)
+    }
+
+    /// Holds a key of this shard that is free; whether it was not held before.
+    fn hold(&self, key: &[u8], run: RunId) -> bool {
+        // Nothing in a round waits for a key: while keys are held, there is no round.
+        self.decide_round();
+        self.shard.borrow_mut().hold(key, run)
+    }
+
+    /// Waits until a run, or what belongs to none, can have a key of this shard.
+    pub async fn until_free(&self, key: &[u8], run: Option<RunId>) {
+        while self.shard.borrow().is_blocked_for(key, run) {
+            let notify = self.waits.of(key);
+            self.counters().keys_waited.add(1);
+            notify.notified().await;
+        }
+    }
+
+    async fn until_lendable(&self, key: &[u8], run: RunId) {
+        while !self.shard.borrow().may_lend(key, run) {
+            let notify = self.waits.of(key);
+            notify.notified().await;
+        }
+    }
+
+    async fn borrow(&self, need: &KeyNeed, run: RunId) -> Result<Loan, CommandError> {
+        let (reply_to, answer) = oneshot::channel();
+        let owner = self.owner_of(&need.key);
+        self.node.key_job(owner, KeyJob::Lend(need.clone(), run, reply_to));
+        let mut arriving = Arriving {
+            worker: self,
+            owner,
+            answer,
+        };
+        // The other worker is gone only when the node is.
+        (&mut arriving.answer).await.unwrap_or(Err(CommandError::TryAgain))
+    }
+
+    fn lend(&self, need: &KeyNeed, run: RunId, reply_to: oneshot::Sender<Result<Loan, CommandError>>) {
+        self.decide_round();
+        let loan = self.shard.borrow_mut().lend(need.space, &need.key, run);
+        if let Err(Ok(loan)) = reply_to.send(loan) {
+            self.take_back(loan);
+        }
+    }
+
+    fn take_back(&self, loan: Loan) {
+        let key = loan.key.clone();
+        if self.shard.borrow_mut().take_back(loan) {
+            self.waits.wake(&key);
+        }
+    }
+
+    /// Does what other workers ask about keys of this shard.
+    pub async fn run_key_jobs(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<KeyJob>) {
+        while let Some(job) = jobs.recv().await {
+            match job {
+                KeyJob::Lend(need, run, reply_to) => {
+                    if self.shard.borrow().may_lend(&need.key, run) {
+                        self.lend(&need, run, reply_to);
+                        continue;
+                    }
+                    let worker = Rc::clone(&self);
+                    tokio::task::spawn_local(async move {
+                        let mut reply_to = reply_to;
+                        tokio::select! {
+                            () = worker.until_lendable(&need.key, run) => worker.lend(&need, run, reply_to),
+                            () = reply_to.closed() => {}
+                        }
+                    });
+                }
+                KeyJob::Return(loan) => self.take_back(loan),
+                KeyJob::Freeze(run, frozen) => {
+                    self.decide_round();
+                    self.shard.borrow_mut().freeze(Some(run));
+                    let _ = frozen.send(());
+                }
+                KeyJob::Thaw => {
+                    self.shard.borrow_mut().freeze(None);
+                    self.waits.wake_all();
+                }
+                KeyJob::Watch(db, key, mark, done) => {
+                    self.decide_round();
+                    let env = self.env(self.node.clock.now_us(), db, Proto::Resp2);
+                    self.shard.borrow_mut().watch(&env, &key, &mark);
+                    let _ = done.send(());
+                }
+                KeyJob::Wait(db, key, wakeup, done) => {
+                    self.shard.borrow_mut().wait_for(db, &key, &wakeup);
+                    let _ = done.send(());
+                }
+                KeyJob::PassOn(db, key, wakeup) => self.shard.borrow_mut().pass_on(db, &key, &wakeup),
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! MULTI, EXEC, WATCH: commands that run together.
+//!
+//! EXEC takes all keys of its commands, and those that are watched, before it begins; so nobody sees it half done, however many slices it
+//! takes. Only a script in it can ask for more keys: then all is taken back, and EXEC starts again with those, too.
+
+use crate::keyspace;
+use crate::limits::Bound;
+use crate::loans::{KeyJob, Keys};
+use crate::worker::Worker;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tollgate_commands::{
+    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, Run, ScriptCommand, ScriptRun, ScriptStep,
+    Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
+};
+use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_store::Space;
+
+/// How often EXEC starts again for the keys of its scripts.
+const ROUNDS_MAX: usize = 64;
+
+/// Whether a command is queued while there is a transaction.
+pub fn is_queued(spec: &Spec) -> bool {
+    let at_once = matches!(
+        spec.run,
+        Run::Worker(WorkerCommand::Multi | WorkerCommand::Exec | WorkerCommand::Discard | WorkerCommand::Watch)
+    );
+    !at_once && !matches!(spec.name, "quit" | "reset")
+}
+
+impl Worker {
+    /// Queues a command of a transaction.
+    ///
+    /// # Errors
+    /// There is no room; the transaction is broken then.
+    pub fn enqueue(
+        &self,
+        transaction: &mut Transaction,
+        env: &Env,
+        spec: &'static Spec,
+        request: Request<'_>,
+    ) -> Result<(), CommandError> {
+        let bytes: usize = request.iter().map(<[u8]>::len).sum();
+        if transaction.commands.bytes() + bytes > self.node.config.limits.transaction_bytes {
+            transaction.is_broken = true;
+            self.counters().limit_hit(Bound::TransactionBytes);
+            return Err(CommandError::Refused("transaction is too large"));
+        }
+        transaction.commands.push(spec, env, request);
+        Ok(())
+    }
+
+    /// Runs one of the commands about transactions, and writes its reply.
+    pub async fn run_transaction_command(
+        self: &Rc<Self>,
+        command: WorkerCommand,
+        session: &mut Session,
+        env: &Env,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let done = match command {
+            WorkerCommand::Multi if session.transaction.is_some() => {
+                Err(CommandError::Refused("MULTI calls can not be nested"))
+            }
+            WorkerCommand::Multi => {
+                session.transaction = Some(Box::default());
+                Ok(())
+            }
+            WorkerCommand::Discard if session.transaction.take().is_none() => {
+                Err(CommandError::Refused("DISCARD without MULTI"))
+            }
+            WorkerCommand::Discard | WorkerCommand::Unwatch => {
+                session.watching = None;
+                Ok(())
+            }
+            WorkerCommand::Watch if session.transaction.is_some() => {
+                Err(CommandError::Refused("WATCH inside MULTI is not allowed"))
+            }
+            WorkerCommand::Watch => self.watch(session, env, request).await,
+            WorkerCommand::Exec => return self.exec(session, env, out).await,
+        };
+        match done {
+            Ok(()) => ReplyWriter::new(out, env.proto).ok(),
+            Err(error) => error.write(out, env.proto),
+        }
+    }
+
+    async fn watch(&self, session: &mut Session, env: &Env, request: Request<'_>) -> Result<(), CommandError> {
+        let watching = session.watching.get_or_insert_with(Box::<Watching>::default);
+        for key in request.iter().skip(1) {
+            if watching.has(env.db, key) {
+                continue;
+            }
+            if watching.keys.len() >= self.node.config.limits.watched_keys {
+                self.counters().limit_hit(Bound::WatchedKeys);
+                return Err(CommandError::Refused("too many watched keys"));
+            }
+            let (done, is_done) = oneshot::channel();
+            let job = KeyJob::Watch(env.db, key.into(), Arc::clone(&watching.mark), done);
+            self.node.key_job(self.owner_of(key), job);
+            // A worker that is gone has nothing that could change.
+            let _ = is_done.await;
+            watching.keys.push((env.db, key.into()));
+        }
+        Ok(())
+    }
+
+    async fn exec(self: &Rc<Self>, session: &mut Session, env: &Env, out: &mut Vec<u8>) {
+        let watching = session.watching.take();
+        let Some(transaction) = session.transaction.take() else {
+            session.watching = watching;
+            return CommandError::Refused("EXEC without MULTI").write(out, env.proto);
+        };
+        if transaction.is_broken {
+            return CommandError::ExecAbort.write(out, env.proto);
+        }
+        let run = self.next_run();
+        let mut keys = Keys::new(self, run);
+        let mut wanted = self.needs_of(&transaction, watching.as_deref(), session.db);
+        let (start, db, proto) = (out.len(), session.db, session.proto);
+        for round in 0.. {
+            if let Err(error) = keys.take(wanted.clone()).await {
+                return error.write(out, env.proto);
+            }
+            let now_us = self.node.clock.now_us();
+            if let Some(watching) = &watching
+                && self.has_changed(watching, now_us)
+            {
+                return ReplyWriter::new(out, session.proto).null_array();
+            }
+            let mut exec = Exec {
+                worker: self,
+                keys: &mut keys,
+                logs: transaction.has_scripts().then(Vec::new),
+                slice_started: Instant::now(),
+                now_us,
+            };
+            let needs = exec.run(&transaction, session, out).await;
+            let logs = exec.logs.unwrap_or_default();
+            let Err(needs) = needs else {
+                logs.into_iter().for_each(|log| self.shard.borrow_mut().commit(log));
+                return;
+            };
+            logs.into_iter()
+                .rev()
+                .for_each(|log| self.shard.borrow_mut().roll_back(log));
+            out.truncate(start);
+            (session.db, session.proto) = (db, proto);
+            keys.give_back();
+            self.counters().script_restarts.add(1);
+            match needs {
+                Needs::Key(need) if round < ROUNDS_MAX => wanted.push(need),
+                Needs::Key(_) => return CommandError::TryAgain.write(out, env.proto),
+                Needs::Node(_) => {
+                    let refused = "KEYS, SCAN and the like are not possible for a script in a transaction on a node with several workers";
+                    return CommandError::Refused(refused).write(out, env.proto);
+                }
+            }
+        }
+    }
+
+    /// All keys of a transaction, and those that are watched.
+    fn needs_of(&self, transaction: &Transaction, watching: Option<&Watching>, mut db: u8) -> Vec<KeyNeed> {
+        let mut needs = Vec::new();
+        let shard = self.shard.borrow();
+        let mut index = 0;
+        while let Some((spec, _, proto, request)) = transaction.commands.get(index) {
+            index += 1;
+            if spec.name == "select"
+                && let Some(number) = request.get(1).and_then(tollgate_protocol::parse_integer)
+                && let Ok(number) = u8::try_from(number)
+            {
+                db = number;
+            }
+            let env = self.env(0, db, proto);
+            let space = shard.space_of(&env, spec, request);
+            needs.extend(spec.key_positions(request).map(|position| KeyNeed {
+                space,
+                key: request.arg(position).into(),
+            }));
+        }
+        let watched = watching.into_iter().flat_map(|watching| &watching.keys);
+        needs.extend(watched.map(|(db, key)| KeyNeed {
+            space: Space::Db(*db),
+            key: key.clone(),
+        }));
+        needs
+    }
+
+    /// Whether a watched key has changed, or has expired. All are here.
+    fn has_changed(&self, watching: &Watching, now_us: u64) -> bool {
+        let mut shard = self.shard.borrow_mut();
+        watching.mark.is_set()
+            || watching.keys.iter().any(|(db, key)| {
+                let env = self.env(now_us, *db, tollgate_protocol::Proto::Resp2);
+                shard.expire_if_due(&env, key)
+            })
+    }
+}
+
+/// EXEC under way.
+struct Exec<'a> {
+    worker: &'a Rc<Worker>,
+    keys: &'a mut Keys,
+    /// What was written so far, if that may have to be taken back.
+    logs: Option<Vec<UndoLog>>,
+    slice_started: Instant,
+    now_us: u64,
+}
+
+impl Exec<'_> {
+    /// Runs all commands and writes the reply, unless a script needs more keys.
+    async fn run(&mut self, transaction: &Transaction, session: &mut Session, out: &mut Vec<u8>) -> Result<(), Needs> {
+        ReplyWriter::new(out, session.proto).array(transaction.commands.len());
+        let mut index = 0;
+        while let Some((spec, _, _, request)) = transaction.commands.get(index) {
+            index += 1;
+            let env = self.worker.env(self.now_us, session.db, session.proto);
+            match spec.run {
+                Run::Connection(run) => {
+                    let mut call = ConnectionCall {
+                        session,
+                        node: &*self.worker.node,
+                        env: &env,
+                        request,
+                        out,
+                    };
+                    if let Err(error) = run(&mut call) {
+                        error.write(out, session.proto);
+                    }
+                }
+                Run::Keyspace(command) => keyspace::run(self.worker, &env, command, request, out).await,
+                Run::Script(command) => self.script(command, &env, request, out).await?,
+                // UNWATCH, the only one that is queued: EXEC has forgotten what was watched.
+                Run::Worker(_) => ReplyWriter::new(out, session.proto).ok(),
+                Run::Container => CommandError::Syntax.write(out, session.proto),
+                Run::Check(_) | Run::Key(_) | Run::Keys(_) | Run::EachKey(_) => {
+                    self.in_shard(&env, spec, request, out).await;
+                }
+            }
+            self.take_turns().await;
+        }
+        Ok(())
+    }
+
+    /// Lets others run if this has had its slice: its keys are held.
+    async fn take_turns(&mut self) {
+        if self.slice_started.elapsed() >= crate::turn::SLICE {
+            tokio::task::yield_now().await;
+            self.slice_started = Instant::now();
+        }
+    }
+
+    async fn in_shard(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) {
+        let mut queue = CheckQueue::default();
+        queue.start(false);
+        let step = self.noted(|worker| worker.shard.borrow_mut().run(env, &mut queue, spec, request, out));
+        if let Step::More(mut rest) = step {
+            while !self.noted(|worker| {
+                let mut shard = worker.shard.borrow_mut();
+                shard.go_on(env, &mut queue, &mut *rest, request, out)
+            }) {
+                self.take_turns().await;
+            }
+        }
+        while self.noted(|worker| worker.shard.borrow_mut().flush(env, &mut queue, out)) != Flow::Done {
+            self.take_turns().await;
+        }
+    }
+
+    /// Does something as this run, with what it writes in the log if there is one.
+    fn noted<T>(&mut self, act: impl FnOnce(&Rc<Worker>) -> T) -> T {
+        let worker = self.worker;
+        if let Some(logs) = &mut self.logs {
+            let log = match logs.pop() {
+                Some(log) => log,
+                None => UndoLog::default(),
+            };
+            worker.shard.borrow_mut().swap_log(Some(log));
+        }
+        let result = worker.as_run(self.keys.run(), act);
+        if let Some(logs) = &mut self.logs {
+            logs.extend(worker.shard.borrow_mut().swap_log(None));
+        }
+        result
+    }
+
+    async fn script(
+        &mut self,
+        command: ScriptCommand,
+        env: &Env,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Needs> {
+        let made = {
+            let mut host = self.worker.scripts.borrow_mut();
+            ScriptRun::new(
+                &mut host,
+                &self.worker.node.scripts,
+                command,
+                env,
+                request,
+                self.keys.run(),
+            )
+        };
+        let mut run = match made {
+            Ok(run) => run.keep_log(),
+            Err(error) => {
+                error.write(out, env.proto);
+                return Ok(());
+            }
+        };
+        loop {
+            let started = Instant::now();
+            let step = {
+                let host = self.worker.scripts.borrow();
+                let mut shard = self.worker.shard.borrow_mut();
+                run.slice(
+                    &host,
+                    &mut shard,
+                    &*self.worker.node,
+                    request,
+                    out,
+                    Duration::from_millis(1),
+                )
+            };
+            run.note_spent(started.elapsed());
+            match step {
+                ScriptStep::Done => break,
+                ScriptStep::Yield => {
+                    for key in run.touched() {
+                        if self.worker.owner_of(key) == self.worker.index {
+                            self.keys.hold(key);
+                        }
+                    }
+                    tokio::task::yield_now().await;
+                }
+                ScriptStep::Needs(needs) => return Err(needs),
+            }
+        }
+        if let Some(logs) = &mut self.logs {
+            // What comes after it has a log of its own: each takes back to where it began.
+            logs.extend(run.take_log());
+            logs.push(UndoLog::default());
+        }
+        Ok(())
+    }
+}

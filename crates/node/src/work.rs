@@ -1,0 +1,367 @@
+//! Commands that may have to wait: for a key that is held, for keys of other shards, for their next slice.
+//!
+//! [`Worker::try_run`] does what can be done at once, which for most commands is all. What is left is [`Work`], which
+//! [`Worker::finish`] brings to its end while others go on.
+
+use crate::limits::Bound;
+use crate::loans::Keys;
+use crate::stretch::Stretch;
+use crate::worker::Worker;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tollgate_commands::{
+    CheckQueue, CommandError, Env, Flow, KeyNeed, KeyspaceAnswer, KeyspaceOp, Name, Names, Needs, Rest, Run, RunId,
+    ScanCursor, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
+};
+use tollgate_protocol::Request;
+
+/// How long a script runs before others have their chance.
+const SCRIPT_SLICE: Duration = Duration::from_millis(1);
+/// How often a script starts again for one more key before it gets the whole node.
+const ROUNDS_MAX: usize = 8;
+/// Keys lent together to a script that has the whole node; twice as many each time.
+const LENT_TOGETHER: usize = 64;
+
+/// What [`Worker::try_run`] came to.
+#[must_use]
+pub enum Ran {
+    /// The command is answered, or queued.
+    Done,
+    /// Nothing happened yet: flush the queue, then try again.
+    FlushFirst,
+    /// There is more to do.
+    Later(Work),
+}
+
+/// The rest of a command.
+pub enum Work {
+    /// It has not begun: this key of it is held.
+    Held(Box<[u8]>),
+    /// It has not begun: its keys are in several shards.
+    Borrow,
+    /// It has begun, on keys that it holds.
+    Rest(Box<dyn Rest>, Keys),
+    /// A script.
+    Script(Box<ScriptWork>),
+}
+
+/// A script under way.
+pub struct ScriptWork {
+    run: ScriptRun,
+    keys: Keys,
+    /// All that it has asked for so far beyond this shard's free keys.
+    wanted: Vec<KeyNeed>,
+    needs: Option<Needs>,
+    rounds: usize,
+}
+
+impl Worker {
+    /// Runs a command whose keys are in this worker's shard, as far as that goes at once, or queues it. The reply, and its end in the
+    /// queue, are written when it is done.
+    pub fn try_run(
+        self: &Rc<Self>,
+        env: &Env,
+        queue: &mut CheckQueue,
+        spec: &'static Spec,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Ran {
+        match spec.run {
+            Run::Script(_) | Run::Keys(_) if !queue.is_empty() => return Ran::FlushFirst,
+            Run::Script(command) => {
+                let ran = match self.new_script(env, command, spec, request) {
+                    Ok(mut script) => match self.script_slice(&mut script, request, out) {
+                        true => Ran::Done,
+                        false => Ran::Later(Work::Script(script)),
+                    },
+                    Err(error) => {
+                        error.write(out, env.proto);
+                        Ran::Done
+                    }
+                };
+                if let Ran::Done = ran {
+                    queue.note_end(out.len());
+                }
+                return ran;
+            }
+            Run::Keys(_) if !self.has_all(spec, request) => return Ran::Later(Work::Borrow),
+            _ => {}
+        }
+        // The borrow of the shard ends with this statement.
+        let step = self.shard.borrow_mut().run(env, queue, spec, request, out);
+        match step {
+            Step::Done => Ran::Done,
+            Step::FlushFirst => Ran::FlushFirst,
+            Step::Wait => {
+                let key = self
+                    .shard
+                    .borrow()
+                    .blocked_key(spec, request)
+                    .unwrap_or_default()
+                    .into();
+                Ran::Later(Work::Held(key))
+            }
+            Step::More(rest) => {
+                let mut keys = Keys::new(self, self.next_run());
+                for position in spec.key_positions(request) {
+                    keys.hold(request.arg(position));
+                }
+                Ran::Later(Work::Rest(rest, keys))
+            }
+        }
+    }
+
+    /// Whether this worker's shard has all keys of a request.
+    fn has_all(&self, spec: &Spec, request: Request<'_>) -> bool {
+        self.node.workers() == 1
+            || spec
+                .key_positions(request)
+                .all(|position| self.owner_of(request.arg(position)) == self.index)
+    }
+
+    /// Brings a command to its end. The queue is empty.
+    pub async fn finish(
+        self: &Rc<Self>,
+        mut work: Work,
+        env: &Env,
+        queue: &mut CheckQueue,
+        spec: &'static Spec,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut env = *env;
+        loop {
+            match work {
+                Work::Held(key) => {
+                    self.until_free(&key, None).await;
+                    env.now_us = self.node.clock.now_us();
+                    match self.try_run(&env, queue, spec, request, out) {
+                        Ran::Done => return,
+                        Ran::Later(rest) => work = rest,
+                        // A check that was queued: it is decided with the others.
+                        Ran::FlushFirst => return,
+                    }
+                }
+                Work::Borrow => {
+                    let run = self.next_run();
+                    let mut keys = Keys::new(self, run);
+                    let space = self.shard.borrow().space_of(&env, spec, request);
+                    let positions = spec.key_positions(request);
+                    let needs = positions.map(|position| KeyNeed {
+                        space,
+                        key: request.arg(position).into(),
+                    });
+                    if let Err(error) = keys.take(needs.collect()).await {
+                        error.write(out, env.proto);
+                        queue.note_end(out.len());
+                        return;
+                    }
+                    env.now_us = self.node.clock.now_us();
+                    match self.as_run(run, |worker| {
+                        worker.shard.borrow_mut().run(&env, queue, spec, request, out)
+                    }) {
+                        Step::More(rest) => work = Work::Rest(rest, keys),
+                        // Every key is this run's.
+                        Step::Done | Step::FlushFirst | Step::Wait => return,
+                    }
+                }
+                Work::Rest(mut rest, keys) => loop {
+                    tokio::task::yield_now().await;
+                    let stretch = Stretch::long();
+                    let done = self.as_run(keys.run(), |worker| {
+                        let mut shard = worker.shard.borrow_mut();
+                        loop {
+                            if shard.go_on(&env, queue, &mut *rest, request, out) {
+                                return true;
+                            }
+                            if stretch.started().elapsed() >= crate::turn::SLICE {
+                                return false;
+                            }
+                        }
+                    });
+                    stretch.end(self.counters());
+                    if done {
+                        return;
+                    }
+                },
+                Work::Script(script) => {
+                    self.finish_script(*script, &env, request, out).await;
+                    queue.note_end(out.len());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Does something as a run: its keys are not blocked for it.
+    pub fn as_run<T>(self: &Rc<Self>, run: RunId, act: impl FnOnce(&Rc<Self>) -> T) -> T {
+        self.shard.borrow_mut().set_running(Some(run));
+        let result = act(self);
+        self.shard.borrow_mut().set_running(None);
+        result
+    }
+
+    fn new_script(
+        self: &Rc<Self>,
+        env: &Env,
+        command: ScriptCommand,
+        _: &'static Spec,
+        request: Request<'_>,
+    ) -> Result<Box<ScriptWork>, CommandError> {
+        let run = self.next_run();
+        let mut host = self.scripts.borrow_mut();
+        Ok(Box::new(ScriptWork {
+            run: ScriptRun::new(&mut host, &self.node.scripts, command, env, request, run)?,
+            keys: Keys::new(self, run),
+            wanted: Vec::new(),
+            needs: None,
+            rounds: 0,
+        }))
+    }
+
+    /// Runs one slice; whether the script is done. Otherwise its keys are held, or [`ScriptWork::needs`] says what it waits for.
+    fn script_slice(self: &Rc<Self>, script: &mut ScriptWork, request: Request<'_>, out: &mut Vec<u8>) -> bool {
+        let host = self.scripts.borrow();
+        let step = script.run.slice(
+            &host,
+            &mut self.shard.borrow_mut(),
+            &*self.node,
+            request,
+            out,
+            SCRIPT_SLICE,
+        );
+        match step {
+            ScriptStep::Done => return true,
+            ScriptStep::Yield => {
+                for key in script.run.touched() {
+                    if self.owner_of(key) == self.index {
+                        script.keys.hold(key);
+                    }
+                }
+            }
+            ScriptStep::Needs(needs) => script.needs = Some(needs),
+        }
+        false
+    }
+
+    async fn finish_script(
+        self: &Rc<Self>,
+        mut script: ScriptWork,
+        env: &Env,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        loop {
+            if let Some(needs) = script.needs.take() {
+                if let Err(error) = self.provide(&mut script, needs, env).await {
+                    return error.write(out, env.proto);
+                }
+            } else {
+                tokio::task::yield_now().await;
+            }
+            let stretch = Stretch::long();
+            let started: Instant = stretch.started();
+            let done = self.script_slice(&mut script, request, out);
+            stretch.end(self.counters());
+            script.run.note_spent(started.elapsed());
+            if done {
+                break;
+            }
+        }
+        let spent = script.run.spent();
+        if spent.as_millis() as u64 >= self.node.config.script.slow_ms {
+            tracing::warn!(
+                event = "slow_script",
+                sha1 = script.run.sha1(),
+                spent_ms = spent.as_millis() as u64
+            );
+        }
+    }
+
+    /// Gets what a script needs. It has nothing while it waits, so that nobody waits for it.
+    async fn provide(self: &Rc<Self>, script: &mut ScriptWork, needs: Needs, env: &Env) -> Result<(), CommandError> {
+        self.counters().script_restarts.add(1);
+        script.keys.give_back();
+        script.rounds += 1;
+        let node_of = match &needs {
+            Needs::Node(db) => Some(*db),
+            Needs::Key(_) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 => Some(env.db),
+            Needs::Key(_) => None,
+        };
+        if let Needs::Key(need) = needs {
+            let together = match script.run.names() {
+                Some(_) => script.wanted.len().max(LENT_TOGETHER),
+                None => 1,
+            };
+            let names = script.run.names();
+            let others = names.into_iter().flat_map(|names| names.from(&need.key, together));
+            let others: Vec<KeyNeed> = others
+                .map(|key| KeyNeed {
+                    space: need.space,
+                    key: key.into(),
+                })
+                .collect();
+            script.wanted.push(need);
+            script.wanted.extend(others);
+        }
+        if let Some(db) = node_of
+            && !(script.keys.has_node() && script.run.names().is_some_and(|names| names.db() == db))
+        {
+            if !script.keys.has_node() {
+                script.keys.take_node().await?;
+            }
+            let names = self.names(db).await?;
+            script.run.give_names(names);
+        }
+        script.keys.take(script.wanted.clone()).await
+    }
+
+    /// The names of all keys of a database in the other shards, which are frozen.
+    async fn names(self: &Rc<Self>, db: u8) -> Result<Names, CommandError> {
+        let mut shards: Vec<Vec<Name>> = vec![Vec::new(); self.node.workers()];
+        let mut count = 0;
+        for (shard, names) in shards.iter_mut().enumerate().filter(|(shard, _)| *shard != self.index) {
+            let mut cursor = Some(ScanCursor::START);
+            while let Some(at) = cursor {
+                let op = KeyspaceOp::Names { db, cursor: at };
+                // The mailbox may be full of what waits for this very run to end.
+                let answer = loop {
+                    match self.node.post_keyspace(shard, op.clone()) {
+                        Ok(answer) => break answer.await,
+                        Err(crate::order::Lost::MailboxFull) => tokio::time::sleep(Duration::from_millis(1)).await,
+                        Err(crate::order::Lost::ShardGone) => return Err(CommandError::TryAgain),
+                    }
+                };
+                let Ok(KeyspaceAnswer::Names(more, next)) = answer else {
+                    return Err(CommandError::TryAgain);
+                };
+                count += more.len();
+                if count > self.node.config.limits.keys_reply {
+                    self.counters().limit_hit(Bound::KeysReply);
+                    return Err(CommandError::TooManyKeys);
+                }
+                names.extend(more);
+                cursor = next;
+            }
+        }
+        Ok(Names::new(db, shards))
+    }
+
+    /// Decides what is queued, letting others run when the policies have used up their time, and waiting for keys that are held. Answers
+    /// whether it did any of that.
+    pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> bool {
+        let mut waited = false;
+        loop {
+            let flow = self.shard.borrow_mut().flush(env, queue, out);
+            match flow {
+                Flow::Done => return waited,
+                Flow::Yield => tokio::task::yield_now().await,
+                Flow::Wait => {
+                    let key: Box<[u8]> = queue.first_key().unwrap_or_default().into();
+                    self.until_free(&key, None).await;
+                }
+            }
+            waited = true;
+        }
+    }
+}
