@@ -50,14 +50,23 @@ pub struct PubSub {
 struct Topics {
     channels: HashMap<Box<[u8]>, Vec<Listener>>,
     shard_channels: HashMap<Box<[u8]>, Vec<Listener>>,
-    patterns: BTreeMap<Box<[u8]>, (Arc<Glob>, Vec<Listener>)>,
+    patterns: BTreeMap<Box<[u8]>, PatternListeners>,
 }
+
+#[derive(Debug)]
+struct PatternListeners {
+    glob: Glob,
+    listeners: Vec<Listener>,
+}
+
+/// A connection that gets a message, and the pattern because of which.
+pub type Recipient = (u64, Option<Arc<[u8]>>);
 
 /// A message on its way to the connections of one worker.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The connections; each may come several times, with a pattern each time.
-    pub to: Vec<(u64, Option<Arc<[u8]>>)>,
+    pub to: Vec<Recipient>,
     /// Where it was published.
     pub channel: Arc<[u8]>,
     /// What was published.
@@ -68,7 +77,7 @@ pub struct Delivery {
 impl Delivery {
     /// Bytes that it takes while it is on its way.
     pub fn bytes(&self) -> usize {
-        self.channel.len() + self.message.len() + self.to.len() * size_of::<(u64, Option<Arc<[u8]>>)>()
+        self.channel.len() + self.message.len() + self.to.len() * size_of::<Recipient>()
     }
 
     /// Writes it for a connection.
@@ -130,8 +139,11 @@ impl PubSub {
             Kind::Channel => topics.channels.entry(name.into()).or_default(),
             Kind::Shard => topics.shard_channels.entry(name.into()).or_default(),
             Kind::Pattern => {
-                let pattern = || (Arc::new(Glob::new(name, Case::Sensitive)), Vec::new());
-                &mut topics.patterns.entry(name.into()).or_insert_with(pattern).1
+                let pattern = || PatternListeners {
+                    glob: Glob::new(name, Case::Sensitive),
+                    listeners: Vec::new(),
+                };
+                &mut topics.patterns.entry(name.into()).or_insert_with(pattern).listeners
             }
         };
         if let Err(at) = listeners.binary_search(&listener) {
@@ -150,7 +162,7 @@ impl PubSub {
         let listeners = match kind {
             Kind::Channel => channels.get_mut(name),
             Kind::Shard => shard_channels.get_mut(name),
-            Kind::Pattern => patterns.get_mut(name).map(|(_, listeners)| listeners),
+            Kind::Pattern => patterns.get_mut(name).map(|pattern| &mut pattern.listeners),
         };
         let Some(listeners) = listeners else { return };
         if let Ok(at) = listeners.binary_search(&listener) {
@@ -177,7 +189,7 @@ impl PubSub {
             return Vec::new();
         }
         let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
-        let mut to: BTreeMap<usize, Vec<(u64, Option<Arc<[u8]>>)>> = BTreeMap::new();
+        let mut to: BTreeMap<usize, Vec<Recipient>> = BTreeMap::new();
         let of_channel = match sharded {
             true => topics.shard_channels.get(channel),
             false => topics.channels.get(channel),
@@ -186,8 +198,8 @@ impl PubSub {
             to.entry(listener.worker).or_default().push((listener.connection, None));
         }
         let patterns = topics.patterns.iter().filter(|_| !sharded);
-        for (pattern, (_, listeners)) in patterns.filter(|(_, (glob, _))| glob.matches(channel)) {
-            let pattern: Arc<[u8]> = (&**pattern).into();
+        for (name, pattern) in patterns.filter(|(_, pattern)| pattern.glob.matches(channel)) {
+            let (listeners, pattern): (_, Arc<[u8]>) = (&pattern.listeners, (&**name).into());
             for listener in listeners {
                 let of_worker = to.entry(listener.worker).or_default();
                 of_worker.push((listener.connection, Some(Arc::clone(&pattern))));

@@ -281,10 +281,7 @@ impl Exec<'_> {
     fn noted<T>(&mut self, act: impl FnOnce(&Rc<Worker>) -> T) -> T {
         let worker = self.worker;
         if let Some(logs) = &mut self.logs {
-            let log = match logs.pop() {
-                Some(log) => log,
-                None => UndoLog::default(),
-            };
+            let log: UndoLog = logs.pop().unwrap_or_default();
             worker.shard.borrow_mut().swap_log(Some(log));
         }
         let result = worker.as_run(self.keys.run(), act);
