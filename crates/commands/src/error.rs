@@ -158,6 +158,9 @@ pub enum CommandError {
     /// A message for a worker that has not sent the ones before.
     #[error("BUSY subscribers are too far behind, try again")]
     SubscribersBehind,
+    /// CLIENT UNBLOCK with ERROR.
+    #[error("UNBLOCKED client unblocked via CLIENT UNBLOCK")]
+    Unblocked,
     /// EXEC of a transaction in which a command was refused.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAbort,

@@ -6,6 +6,7 @@
 
 mod batch;
 mod bits;
+mod blocking;
 mod check;
 mod client;
 mod client_list;
@@ -59,6 +60,7 @@ mod undo;
 mod work;
 
 pub use batch::Batch;
+pub use blocking::Blocking;
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
@@ -83,6 +85,7 @@ pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec
 pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;
+pub use work::Popped;
 
 /// The version of Redis whose commands, options, errors and replies these are.
 pub const REDIS_VERSION: &str = "7.2.4";

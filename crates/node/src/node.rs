@@ -1,5 +1,6 @@
 //! What all threads of a node share.
 
+use crate::blocking::Blocked;
 use crate::clients::Clients;
 use crate::clock::NodeClock;
 use crate::config::Config;
@@ -49,6 +50,8 @@ pub struct Node {
     pub scripts: Scripts,
     /// Who listens to what.
     pub pubsub: Arc<PubSub>,
+    /// The connections that wait for a key to have something.
+    pub blocked: Blocked,
     /// Bytes of messages on their way to each worker.
     on_their_way_bytes: Vec<AtomicUsize>,
     /// Held by every run that has keys of other shards, and all of it by one that has the whole node.
@@ -138,6 +141,7 @@ impl Node {
             policies: parts.policies,
             scripts,
             pubsub: Arc::default(),
+            blocked: Blocked::default(),
             on_their_way_bytes: (0..workers).map(|_| AtomicUsize::default()).collect(),
             borrowing: Arc::default(),
             mailboxes: outboxes.mailboxes,

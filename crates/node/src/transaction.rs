@@ -243,7 +243,8 @@ impl Exec<'_> {
                 // UNWATCH, the only one that is queued: EXEC has forgotten what was watched.
                 Run::Worker(_) => ReplyWriter::new(out, session.proto).ok(),
                 Run::Container => CommandError::Syntax.write(out, session.proto),
-                Run::Check(_) | Run::Key(_) | Run::Keys(_) | Run::EachKey(_) => {
+                // What would wait elsewhere answers at once here.
+                Run::Check(_) | Run::Key(_) | Run::Keys(_) | Run::EachKey(_) | Run::Block(_) => {
                     self.in_shard(&env, spec, request, out).await;
                 }
             }

@@ -165,30 +165,43 @@ impl Worker {
                         Step::Done | Step::FlushFirst | Step::Wait => return,
                     }
                 }
-                Work::Rest(mut rest, keys) => loop {
-                    tokio::task::yield_now().await;
-                    let stretch = Stretch::long();
-                    let done = self.as_run(keys.run(), |worker| {
-                        let mut shard = worker.shard.borrow_mut();
-                        loop {
-                            if shard.go_on(&env, queue, &mut *rest, request, out) {
-                                return true;
-                            }
-                            if stretch.started().elapsed() >= crate::turn::SLICE {
-                                return false;
-                            }
-                        }
-                    });
-                    stretch.end(self.counters());
-                    if done {
-                        return;
-                    }
-                },
+                Work::Rest(rest, keys) => return self.finish_rest(rest, &keys, &env, queue, request, out).await,
                 Work::Script(script) => {
                     self.finish_script(*script, &env, request, out).await;
                     queue.note_end(out.len());
                     return;
                 }
+            }
+        }
+    }
+
+    /// Goes on with a command that has begun, on keys that are its own, while others have their chance.
+    pub async fn finish_rest(
+        self: &Rc<Self>,
+        mut rest: Box<dyn Rest>,
+        keys: &Keys,
+        env: &Env,
+        queue: &mut CheckQueue,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        loop {
+            tokio::task::yield_now().await;
+            let stretch = Stretch::long();
+            let done = self.as_run(keys.run(), |worker| {
+                let mut shard = worker.shard.borrow_mut();
+                loop {
+                    if shard.go_on(env, queue, &mut *rest, request, out) {
+                        return true;
+                    }
+                    if stretch.started().elapsed() >= crate::turn::SLICE {
+                        return false;
+                    }
+                }
+            });
+            stretch.end(self.counters());
+            if done {
+                return;
             }
         }
     }

@@ -128,6 +128,14 @@ impl Worker {
         Ok(())
     }
 
+    /// What the rest of a worker sees of a connection of it.
+    pub fn link_of(&self, connection: u64) -> Option<Rc<Link>> {
+        self.tracked
+            .borrow()
+            .get(&connection)
+            .map(|tracked| Rc::clone(&tracked.link))
+    }
+
     /// Writes a published message to connections of this worker that listen.
     pub fn push_message(&self, delivery: &Delivery) {
         self.node.delivered(self.index, delivery.bytes());
