@@ -53,6 +53,9 @@ pub trait NodeView {
     /// All client connections of the node, in the order of their ids. What they did last may be a little behind.
     fn clients(&self) -> Vec<ClientInfo>;
 
+    /// Ends the wait of a connection in BLPOP and the like, as if its time were over, or with an error. `false` if it does not wait.
+    fn unblock_client(&self, id: u64, with_error: bool) -> bool;
+
     /// Closes the connection of that id, without waiting for it. `false` if there is none.
     fn close_client(&self, id: u64) -> bool;
 }
@@ -104,6 +107,8 @@ pub struct PolicyLabel {
 pub struct Totals {
     /// Client connections now.
     pub connections: u64,
+    /// Those that wait for a key to have something.
+    pub blocked: u64,
     /// Client connections so far.
     pub connections_received: u64,
     /// Client connections refused for want of room.

@@ -120,6 +120,10 @@ impl NodeView for TestNode {
         self.clients.clone()
     }
 
+    fn unblock_client(&self, _: u64, _: bool) -> bool {
+        false
+    }
+
     fn close_client(&self, id: u64) -> bool {
         self.closed.borrow_mut().push(id);
         self.clients.iter().any(|client| client.id == id)

@@ -70,6 +70,7 @@ impl NodeView for Node {
         let cpu = cpu_times_us();
         Totals {
             connections: self.connections() as u64,
+            blocked: self.blocked.count() as u64,
             connections_received: metrics.sum(|worker| &worker.connections_opened),
             connections_rejected: metrics.sum(|worker| &worker.connections_rejected),
             commands: metrics.sum(|worker| &worker.commands),
@@ -116,6 +117,10 @@ impl NodeView for Node {
 
     fn clients(&self) -> Vec<ClientInfo> {
         self.clients.infos()
+    }
+
+    fn unblock_client(&self, id: u64, with_error: bool) -> bool {
+        self.blocked.unblock(id, with_error)
     }
 
     fn close_client(&self, id: u64) -> bool {
