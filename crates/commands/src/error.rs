@@ -114,6 +114,12 @@ pub enum CommandError {
     /// More random elements, of which one may come again, than one command may answer.
     #[error("ERR too many random elements, at most {0}")]
     TooManyPicks(usize),
+    /// The offset of a bit that is no integer, is negative, or is one that no string is long enough for.
+    #[error("ERR bit offset is not an integer or out of range")]
+    BitOffset {
+        /// Whether it is only too large.
+        beyond_bound: bool,
+    },
     /// A pattern, or several together, longer than the node takes.
     #[error("ERR pattern is longer than {0} bytes")]
     PatternTooLong(usize),

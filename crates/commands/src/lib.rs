@@ -5,6 +5,7 @@
 //! buffer. The node crate moves them about.
 
 mod batch;
+mod bits;
 mod check;
 mod client;
 mod client_list;
@@ -12,6 +13,7 @@ mod command_docs;
 mod command_info;
 mod connection;
 mod data;
+mod data_copy;
 mod draws;
 mod elements;
 mod env;
@@ -27,6 +29,7 @@ mod keyspace;
 mod lookup;
 mod node_view;
 mod object;
+mod rename;
 mod room;
 mod rules;
 mod scripts;

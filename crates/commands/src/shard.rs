@@ -244,7 +244,9 @@ impl Shard {
                 match error {
                     CommandError::KeyTooLong(_) => self.stats.keys_too_long += 1,
                     CommandError::TooManyLimits(_) => self.stats.too_many_limits += 1,
-                    CommandError::StringTooLong => self.stats.strings_too_long += 1,
+                    CommandError::StringTooLong | CommandError::BitOffset { beyond_bound: true } => {
+                        self.stats.strings_too_long += 1;
+                    }
                     CommandError::PatternTooLong(_) => self.stats.patterns_too_long += 1,
                     CommandError::TooManyPicks(_) => self.stats.too_many_picks += 1,
                     _ => {}

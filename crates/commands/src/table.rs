@@ -1,5 +1,6 @@
 //! Every command, declared once. Dispatch, arity, routing by key, `COMMAND`, `COMMAND DOCS` and the README's list read this table.
 
+mod bitmap;
 mod cluster;
 mod connection;
 mod generic;
@@ -183,7 +184,8 @@ impl Spec {
     }
 }
 
-const FAMILIES: [&[Spec]; 12] = [
+const FAMILIES: [&[Spec]; 13] = [
+    bitmap::SPECS,
     cluster::SPECS,
     connection::SPECS,
     generic::SPECS,

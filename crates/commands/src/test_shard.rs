@@ -81,6 +81,11 @@ impl TestShards {
 
     /// Runs a command of shards and returns what the client reads.
     pub fn run(&mut self, line: &str) -> String {
+        String::from_utf8(self.run_bytes(line)).unwrap()
+    }
+
+    /// As [`TestShards::run`], for what need not be text.
+    pub fn run_bytes(&mut self, line: &str) -> Vec<u8> {
         let env = self.env();
         let mut out = Vec::new();
         with_line(line, |request| {
@@ -109,7 +114,7 @@ impl TestShards {
                 }
             }
         });
-        String::from_utf8(out).unwrap()
+        out
     }
 
     fn carry(&mut self, mut run: KeyspaceRun, out: &mut Vec<u8>) {
