@@ -65,6 +65,10 @@ def _java(name, class_name):
 # SPEC section 7: error_reply without a blank answers the code alone, as before Redis 7, which is what bottleneck compares.
 ERROR_REPLY = {
     "bottleneck > the loss of its settings is noticed: answer": ("ERR SETTINGS_KEY_NOT_FOUND", 7),
+    "bottleneck > jobs weigh, and too heavy ones are refused: refused": (
+        "ERR OVERWEIGHT:5:4",
+        "Impossible to add a job having a weight of 5 to a limiter having a maxConcurrent setting of 4",
+    ),
 }
 
 SUITES = [
@@ -78,6 +82,9 @@ SUITES = [
     _node("bottleneck", "ioredis", ERROR_REPLY),
     _node("bottleneck", "ioredis-6", ERROR_REPLY),
     _node("bottleneck", "node-redis-3", ERROR_REPLY),
+    _node("ioredis", "ioredis"),
+    _node("ioredis", "ioredis-6"),
+    _node("node-redis"),
 ]
 
 
