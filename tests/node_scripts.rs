@@ -11,9 +11,8 @@ fn eval(client: &mut Client, script: &str, keys: &[&str], args: &[&str]) -> Valu
 
 /// Nodes with one worker and with several.
 fn nodes() -> impl Iterator<Item = Node> {
-    ["1", "3"]
-        .into_iter()
-        .map(|workers| Node::start(&["--workers", workers]))
+    let start = |workers| Node::start(&["--workers", workers, "--set", "script.budget_ms=30000"]);
+    ["1", "3"].into_iter().map(start)
 }
 
 #[test]

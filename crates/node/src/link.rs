@@ -118,6 +118,8 @@ impl Link {
         if owed.len() + message.len() > owed_max {
             owed.clear();
             self.broken.set(true);
+            // Its task may be waiting for the client to take something: now that fails.
+            let _ = socket2::SockRef::from(self.socket()).shutdown(std::net::Shutdown::Both);
         } else {
             owed.extend_from_slice(message);
         }
