@@ -225,15 +225,17 @@ impl Shard {
                 Err(error) => Err(error),
             },
             // Whoever can wait calls it otherwise.
-            Run::Block(blocking) => match (blocking.attempt)(self, env, request, out) {
-                Ok(Popped::All) => Ok(()),
-                Ok(Popped::More(rest)) => return Step::More(rest),
-                Ok(Popped::Nothing) => {
-                    blocking.write_nothing(&mut ReplyWriter::new(out, env.proto), true);
-                    Ok(())
+            Run::Block(blocking) => {
+                match (blocking.timeout)(request).and_then(|_| (blocking.attempt)(self, env, request, out)) {
+                    Ok(Popped::All) => Ok(()),
+                    Ok(Popped::More(rest)) => return Step::More(rest),
+                    Ok(Popped::Nothing) => {
+                        blocking.write_nothing(&mut ReplyWriter::new(out, env.proto), true);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
             Run::EachKey(run) => {
                 let count = (1..request.len())
                     .map(|i| run(self, env, request.arg(i)))
