@@ -105,10 +105,13 @@ fn write_key_spec(reply: &mut ReplyWriter<'_>, (first, last, step): (i16, i16, i
     );
 }
 
-/// Where the number of keys is, with the keys behind it. Where there are fixed keys besides, those are written to, as by `*STORE`.
+/// What happens to keys whose number is given where there are fixed keys besides: those are written to, as by `*STORE`.
+const COUNTED_AFTER_FIXED_USE: &[&str] = &["RO", "access"];
+
+/// Where the number of keys is, with the keys behind it.
 fn write_counted_keys(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     let flags = match spec.first_key() {
-        Some(_) => &["RO", "access"],
+        Some(_) => COUNTED_AFTER_FIXED_USE,
         None => spec.key_use,
     };
     reply.map(3);
@@ -239,8 +242,12 @@ pub(crate) fn get_keys_and_flags(call: &mut ConnectionCall<'_>) -> Result<(), Co
     for (number, key) in keys.into_iter().enumerate() {
         reply.array(2);
         reply.bulk(key);
-        let is_later = number > 0 && !spec.later_key_use.is_empty();
-        let key_use = if is_later { spec.later_key_use } else { spec.key_use };
+        let key_use = match number {
+            0 => spec.key_use,
+            _ if spec.counted > 0 && spec.first_key().is_some() => COUNTED_AFTER_FIXED_USE,
+            _ if spec.later_key_use.is_empty() => spec.key_use,
+            _ => spec.later_key_use,
+        };
         write_set(&mut reply, key_use.iter().copied());
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! What hashes and sets have in common: all elements, a scan, random ones; each in steps where there are many.
+//! What hashes and sets have in common: all elements, random ones, and a scan, which sorted sets have too; each in steps where there are
+//! many.
 
 mod reply;
 mod sample;
@@ -20,22 +21,32 @@ pub(crate) const AT_ONCE_MAX: usize = 1024;
 /// What shows an element: a member alone, or a field with its value.
 pub(crate) type Show<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 
-/// A type of value whose elements are found by a name.
-pub(crate) trait Elements: Typed {
+/// A type of value whose elements can be walked over.
+pub(crate) trait Scan: Typed {
+    /// Shows about `count` of them from a cursor on, and gives the next cursor; 0 after the last.
+    fn show_some(&self, cursor: u64, count: usize, show: &mut Show<'_>) -> u64;
+}
+
+/// A type of value whose elements are found by a name, and have no order.
+pub(crate) trait Elements: Scan {
     /// How many elements.
     fn count(&self) -> usize;
     /// Whether it is small, and in order.
     fn is_packed(&self) -> bool;
     /// Shows all of them.
     fn show_all(&self, show: &mut Show<'_>);
-    /// Shows about `count` of them from a cursor on, and gives the next cursor; 0 after the last.
-    fn show_some(&self, cursor: u64, count: usize, show: &mut Show<'_>) -> u64;
     /// Shows the one of that rank.
     fn show_nth(&self, rank: usize, show: &mut Show<'_>);
     /// Shows a random one.
     fn show_random(&self, random: u64, show: &mut Show<'_>);
     /// Distinct random ranks.
     fn ranks(&self, count: usize) -> Sample;
+}
+
+impl Scan for Hash {
+    fn show_some(&self, cursor: u64, count: usize, show: &mut Show<'_>) -> u64 {
+        self.scan(cursor, count, &mut |field, value| show(field, Some(value)))
+    }
 }
 
 impl Elements for Hash {
@@ -49,10 +60,6 @@ impl Elements for Hash {
 
     fn show_all(&self, show: &mut Show<'_>) {
         self.iter().for_each(|(field, value)| show(field, Some(value)));
-    }
-
-    fn show_some(&self, cursor: u64, count: usize, show: &mut Show<'_>) -> u64 {
-        self.scan(cursor, count, &mut |field, value| show(field, Some(value)))
     }
 
     fn show_nth(&self, rank: usize, show: &mut Show<'_>) {
@@ -72,6 +79,12 @@ impl Elements for Hash {
     }
 }
 
+impl Scan for Set {
+    fn show_some(&self, cursor: u64, count: usize, show: &mut Show<'_>) -> u64 {
+        self.scan(cursor, count, &mut |member| show(&member, None))
+    }
+}
+
 impl Elements for Set {
     fn count(&self) -> usize {
         self.len()
@@ -83,10 +96,6 @@ impl Elements for Set {
 
     fn show_all(&self, show: &mut Show<'_>) {
         self.iter().for_each(|member| show(&member, None));
-    }
-
-    fn show_some(&self, cursor: u64, count: usize, show: &mut Show<'_>) -> u64 {
-        self.scan(cursor, count, &mut |member| show(&member, None))
     }
 
     fn show_nth(&self, rank: usize, show: &mut Show<'_>) {

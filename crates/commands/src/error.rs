@@ -152,6 +152,15 @@ pub enum CommandError {
     /// More scripts, or longer ones, than the node keeps.
     #[error("ERR too many scripts, at most {} of {} bytes together; SCRIPT FLUSH forgets them", .0.scripts, .0.bytes)]
     TooManyScripts(ScriptsLimits),
+    /// A connection that wants to listen to more than it may.
+    #[error("ERR too many subscriptions, at most {0} a connection")]
+    TooManySubscriptions(usize),
+    /// A message for a worker that has not sent the ones before.
+    #[error("BUSY subscribers are too far behind, try again")]
+    SubscribersBehind,
+    /// CLIENT UNBLOCK with ERROR.
+    #[error("UNBLOCKED client unblocked via CLIENT UNBLOCK")]
+    Unblocked,
     /// EXEC of a transaction in which a command was refused.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAbort,

@@ -6,6 +6,7 @@
 
 mod batch;
 mod bits;
+mod blocking;
 mod check;
 mod client;
 mod client_list;
@@ -14,6 +15,7 @@ mod command_info;
 mod connection;
 mod data;
 mod data_copy;
+mod double;
 mod draws;
 mod elements;
 mod env;
@@ -26,9 +28,11 @@ mod info;
 mod interest;
 mod keys;
 mod keyspace;
+mod lists;
 mod lookup;
 mod node_view;
 mod object;
+mod pubsub;
 mod rename;
 mod room;
 mod rules;
@@ -37,6 +41,7 @@ mod server;
 mod session;
 mod sets;
 mod shard;
+mod sorted_sets;
 mod stats;
 mod strings;
 mod syntax;
@@ -52,8 +57,10 @@ mod test_undo;
 mod transaction;
 mod ttl;
 mod undo;
+mod work;
 
 pub use batch::Batch;
+pub use blocking::Blocking;
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
@@ -66,9 +73,10 @@ pub use keyspace::{
 };
 pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
+pub use pubsub::{Delivery, PubSub, Published, Subscriptions};
 pub use scripts::{
-    KeyNeed, Killed, Names, Needs, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource, ScriptStep,
-    Scripts, ScriptsLimits,
+    KeyNeed, Killed, Names, Needs, ScriptBound, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource,
+    ScriptStep, Scripts, ScriptsLimits,
 };
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
@@ -77,6 +85,7 @@ pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec
 pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;
+pub use work::Popped;
 
 /// The version of Redis whose commands, options, errors and replies these are.
 pub const REDIS_VERSION: &str = "7.2.4";

@@ -9,6 +9,7 @@ use crate::interest::Interest;
 use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
+use crate::work::Popped;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
@@ -221,6 +222,16 @@ impl Shard {
             Run::Keys(run) => match run(self, env, request, out) {
                 Ok(None) => Ok(()),
                 Ok(Some(rest)) => return Step::More(rest),
+                Err(error) => Err(error),
+            },
+            // Whoever can wait calls it otherwise.
+            Run::Block(blocking) => match (blocking.attempt)(self, env, request, out) {
+                Ok(Popped::All) => Ok(()),
+                Ok(Popped::More(rest)) => return Step::More(rest),
+                Ok(Popped::Nothing) => {
+                    blocking.write_nothing(&mut ReplyWriter::new(out, env.proto), true);
+                    Ok(())
+                }
                 Err(error) => Err(error),
             },
             Run::EachKey(run) => {

@@ -1,6 +1,6 @@
-//! HSCAN, SSCAN.
+//! HSCAN, SSCAN, ZSCAN.
 
-use super::{Elements, Gathered, write_head_before};
+use super::{Gathered, Scan, write_head_before};
 use crate::glob::{Case, Glob};
 use crate::{CommandError, Env, Rest, STEP_ELEMENTS, Shard};
 use std::marker::PhantomData;
@@ -26,8 +26,8 @@ pub(crate) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     Ok(if negative { number.wrapping_neg() } else { number })
 }
 
-/// `HSCAN key cursor [MATCH pattern] [COUNT count]`, and SSCAN
-pub(crate) fn scan<T: Elements>(
+/// `HSCAN key cursor [MATCH pattern] [COUNT count]`, and SSCAN, ZSCAN
+pub(crate) fn scan<T: Scan>(
     shard: &mut Shard,
     env: &Env,
     request: Request<'_>,
@@ -40,7 +40,7 @@ pub(crate) fn scan<T: Elements>(
         write_head(&mut ReplyWriter::new(out, env.proto), 0, 0);
         return Ok(None);
     };
-    let mut scan = Scan::<T>::parse(request, cursor, pattern_bytes_max)?;
+    let mut scan = Walk::<T>::parse(request, cursor, pattern_bytes_max)?;
     let start = out.len();
     if scan.look_at_some(value, &mut ReplyWriter::new(out, env.proto)) {
         write_head_before(out, start, env.proto, |reply| {
@@ -59,7 +59,7 @@ fn write_head(reply: &mut ReplyWriter<'_>, cursor: u64, replies: usize) {
     reply.array(replies);
 }
 
-struct Scan<T> {
+struct Walk<T> {
     pattern: Option<Glob>,
     cursor: u64,
     /// Elements still to be looked at.
@@ -72,7 +72,7 @@ struct Scan<T> {
     value: PhantomData<fn() -> T>,
 }
 
-impl<T: Elements> Scan<T> {
+impl<T: Scan> Walk<T> {
     fn parse(request: Request<'_>, cursor: u64, pattern_bytes_max: usize) -> Result<Self, CommandError> {
         let mut scan = Self {
             pattern: None,
@@ -130,7 +130,7 @@ impl<T: Elements> Scan<T> {
     }
 }
 
-impl<T: Elements> Rest for Scan<T> {
+impl<T: Scan> Rest for Walk<T> {
     fn step(&mut self, shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> bool {
         if self.headed {
             return self.gathered.copy_some(out);
@@ -138,7 +138,7 @@ impl<T: Elements> Rest for Scan<T> {
         let mut gathered = std::mem::take(&mut self.gathered);
         self.headed = match shard.value_of_arg::<T>(env, request, 1) {
             Some(value) => self.look_at_some(value, &mut ReplyWriter::new(&mut gathered.encoded, env.proto)),
-            // It expired meanwhile: there is no more.
+            // No longer there, although its key was held: there is no more.
             None => {
                 self.cursor = 0;
                 true

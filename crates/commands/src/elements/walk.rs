@@ -1,7 +1,7 @@
 //! All elements: HGETALL, HKEYS, HVALS, SMEMBERS.
 
 use super::{AT_ONCE_MAX, Elements, Part};
-use crate::data::Edit;
+use crate::data::{Edit, Typed};
 use crate::{CommandError, Env, Rest, STEP_ELEMENTS, Shard};
 use std::marker::PhantomData;
 use tollgate_protocol::{ReplyWriter, Request};
@@ -137,7 +137,7 @@ impl<T: Elements> Rest for WalkRest<T> {
 
 impl Shard {
     /// The value of the key in an argument, which was there in the step before.
-    pub(crate) fn value_of_arg<T: Elements>(&mut self, env: &Env, request: Request<'_>, at: usize) -> Option<&T> {
+    pub(crate) fn value_of_arg<T: Typed>(&mut self, env: &Env, request: Request<'_>, at: usize) -> Option<&T> {
         let key = self.data_key(env, request.arg(at)).ok()?;
         let place = self.store.find(&key)?;
         self.store.value(place).and_then(|stored| T::of(&stored.value))
