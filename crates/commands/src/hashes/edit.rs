@@ -29,15 +29,21 @@ impl Edit<'_, Hash> {
 
     /// Removes a field; whether it was there.
     pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
-        let Some(value) = self.get(field) else { return false };
-        if self.notes() {
+        if self.notes()
+            && let Some(value) = self.get(field)
+        {
             let (name, value) = (Box::<[u8]>::from(field), Box::<[u8]>::from(value));
             self.note_if_packed();
             self.note(move |hash| {
                 hash.set(&name, &value);
             });
         }
-        self.raw().remove(field)
+        let removed = self.unmarked().remove(field);
+        if removed {
+            // Marked once it is known: to look first would cost as much as the removal.
+            self.raw();
+        }
+        removed
     }
 
     /// A listpack has an order, which only a copy brings back.
