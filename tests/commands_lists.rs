@@ -72,11 +72,7 @@ fn push(draw: &mut Draw) -> Vec<String> {
 fn position(draw: &mut Draw) -> Vec<String> {
     let mut command = vec!["LPOS".to_owned(), key(draw), element(draw)];
     if draw.one_in(2) {
-        let rank = mostly(
-            draw,
-            &["1", "-1", "2", "-2", "5", "-40"],
-            &["0", "x", "-9223372036854775808"],
-        );
+        let rank = mostly(draw, &["1", "-1", "2", "-2", "5", "-40"], &["0", "x"]);
         command.extend(["RANK".to_owned(), rank]);
     }
     if draw.one_in(2) {

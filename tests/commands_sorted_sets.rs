@@ -9,7 +9,7 @@ use tollgate_suite::{Check, Client, Differential, Draw, Node, RedisServer, Serve
 /// Of one hash tag, so that all are in one shard. Some mostly hold large sets.
 const KEYS: &[&str] = &["{z}a", "{z}b", "{z}c", "{z}large", "{z}large2", "{z}none"];
 /// Those whose members all have the score 0: others have no lexicographical ranges.
-const LEX_KEYS: &[&str] = &["{z}lex", "{z}lex2", "{z}none"];
+const LEX_KEYS: &[&str] = &["{z}lex", "{z}lex2", "{z}lex3"];
 /// Members that a command on a large set adds at once.
 const LARGE_MEMBERS: usize = 900;
 
