@@ -21,6 +21,27 @@ const NUMBERS: &[&str] = &[
     "9223372036854775807",
     "-9223372036854775808",
 ];
+const FLOATS: &[&str] = &[
+    "1",
+    "0.1",
+    "-0.3",
+    "3.0e3",
+    "1e-7",
+    "0x10",
+    "5.0e-324",
+    "123456789.987654321",
+    "1e4000",
+    "-1e4000",
+    "1e4932",
+    "1e5000",
+    " 1",
+    "1 ",
+    "x",
+    "",
+    "nan",
+    "inf",
+    "-Infinity",
+];
 const COUNTS: &[&str] = &[
     "0",
     "1",
@@ -66,7 +87,7 @@ fn trial(draw: &mut Draw) -> Trial {
     let key = draw.of(KEYS).to_owned();
     let fields = |draw: &mut Draw| -> Vec<String> { (0..1 + draw.below(4)).map(|_| field(draw)).collect() };
     let mut check = Check::Same;
-    let mut command: Vec<String> = match draw.below(26) {
+    let mut command: Vec<String> = match draw.below(28) {
         0..4 => {
             let mut command = vec![draw.of(&["HSET", "HMSET", "hset"]).to_owned(), key];
             if command[1] == "large" && draw.one_in(4) {
@@ -103,6 +124,14 @@ fn trial(draw: &mut Draw) -> Trial {
             vec!["HINCRBY".to_owned(), key, field, draw.of(NUMBERS).to_owned()]
         }
         16 => vec!["HSTRLEN".to_owned(), key, field(draw)],
+        26 | 27 => {
+            let field = if draw.one_in(3) {
+                field(draw)
+            } else {
+                "float".to_owned()
+            };
+            vec!["HINCRBYFLOAT".to_owned(), key, field, draw.of(FLOATS).to_owned()]
+        }
         17 | 18 => {
             check = Check::By(random_fields);
             let mut command = vec!["HRANDFIELD".to_owned(), key];
@@ -207,6 +236,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("HGET", &[]),
     ("HGETALL", &[]),
     ("HINCRBY", &[]),
+    ("HINCRBYFLOAT", &[]),
     ("HKEYS", &[]),
     ("HLEN", &[]),
     ("HMGET", &[]),
@@ -238,4 +268,34 @@ fn random_commands_are_answered_as_by_redis() {
         differential.run(&mut reference, &mut tested, 2, 10_000);
     }
     differential.finish();
+}
+
+#[test]
+fn picks_and_patterns_have_bounds_that_are_counted() {
+    let node = Node::start(&[
+        "--workers",
+        "2",
+        "--set",
+        "limits.random_picks=100",
+        "--set",
+        "limits.pattern_bytes=16",
+    ]);
+    let mut client = node.client();
+    for key in ["a", "b", "c"] {
+        client.line(&format!("HSET {key} f v"));
+        assert_eq!(client.line(&format!("HRANDFIELD {key} -100")).items().len(), 100);
+        let refused = client.line(&format!("HRANDFIELD {key} -101"));
+        assert_eq!(refused.error(), "ERR too many random elements, at most 100");
+        for ask in [format!("HSCAN {key} 0"), "SCAN 0".to_owned()] {
+            let refused = client.line(&format!("{ask} MATCH 12345678901234567"));
+            assert_eq!(refused.error(), "ERR pattern is longer than 16 bytes");
+        }
+    }
+    let hits = |limit: &str| node.metric(&format!("tollgate_limit_hit_total{{limit=\"{limit}\"}}"));
+    let started = std::time::Instant::now();
+    while (hits("random_picks"), hits("pattern_bytes")) != (Some(3.0), Some(6.0)) {
+        let now = (hits("random_picks"), hits("pattern_bytes"));
+        assert!(started.elapsed().as_secs() < 20, "{now:?}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }

@@ -141,7 +141,7 @@ fn categories(spec: &Spec) -> Vec<&'static str> {
     if !matches!(spec.run, Run::Container) {
         match spec.group {
             "generic" => categories.push("keyspace"),
-            "string" | "hash" | "list" | "set" => categories.push(spec.group),
+            "bitmap" | "string" | "hash" | "list" | "set" => categories.push(spec.group),
             "sorted-set" => categories.push("sortedset"),
             "connection" => categories.push("connection"),
             _ => {}

@@ -1,7 +1,7 @@
 //! How commands reach Redis values: by key, with type, expiry, memory, undoing and whoever watches a key looked after.
 //!
-//! Every write goes through [`Shard::change_at`], [`Shard::edit`], [`Shard::set_value`], [`Shard::set_value_expiry`] or
-//! [`Shard::remove_entry`].
+//! Every write goes through [`Shard::change_at`], [`Shard::edit`], [`Shard::set_value`], [`Shard::set_value_expiry`],
+//! [`Shard::move_entry`] or [`Shard::remove_entry`].
 
 use crate::keys::Present;
 use crate::undo::{Inverse, Noting};
@@ -249,6 +249,12 @@ impl Shard {
         expires: Expiry,
     ) -> Result<(), CommandError> {
         self.make_room(DROPS_FOR_VALUE)?;
+        self.put_value(env, key, value, expires);
+        Ok(())
+    }
+
+    /// As [`Shard::set_value`], in a command that has begun to write and must not fail: it has made room before.
+    pub(crate) fn put_value(&mut self, env: &Env, key: &Key<'_>, value: Value, expires: Expiry) {
         if !self.remove_noted(key) {
             self.note_before_insert(key);
         }
@@ -259,7 +265,6 @@ impl Shard {
             self.store.bury(value);
         }
         self.note_change(key);
-        Ok(())
     }
 
     /// Sets until when the value of a key exists; one whose time has passed is removed.
@@ -281,6 +286,19 @@ impl Shard {
             self.note_change(key);
         }
         existed
+    }
+
+    /// Moves what a key holds to another one in this shard, in place of what that holds, and whose slot's clock is so far ahead.
+    pub(crate) fn move_entry(&mut self, from: &Key<'_>, to: &Key<'_>, ahead_us: i64) {
+        if !self.remove_noted(to) {
+            self.note_before_insert(to);
+        }
+        self.move_held(from, to, ahead_us);
+        if let Some(undo) = &mut self.undo {
+            undo.note_move(from, to, ahead_us);
+        }
+        self.note_change(from);
+        self.note_change(to);
     }
 
     /// Makes room before a value grows.

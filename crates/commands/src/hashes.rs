@@ -7,7 +7,7 @@ mod tests;
 use crate::data::Edit;
 use crate::elements::{self, Part, Parts};
 use crate::{CommandError, Env, Rest, STEP_ELEMENTS, Shard};
-use tollgate_protocol::{ReplyWriter, Request, parse_integer};
+use tollgate_protocol::{LongDouble, ReplyWriter, Request, parse_integer};
 use tollgate_values::Hash;
 
 type More = Result<Option<Box<dyn Rest>>, CommandError>;
@@ -130,6 +130,35 @@ pub(crate) fn hincrby(
         Ok::<_, CommandError>(sum)
     })??;
     ReplyWriter::new(out, env.proto).int(sum);
+    Ok(())
+}
+
+/// `HINCRBYFLOAT key field increment`
+pub(crate) fn hincrbyfloat(
+    shard: &mut Shard,
+    env: &Env,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let by = LongDouble::parse(request.arg(3)).ok_or(CommandError::Refused("value is not a valid float"))?;
+    if !by.is_finite() {
+        return Err(CommandError::Refused("value is NaN or Infinity"));
+    }
+    let key = shard.data_key(env, request.arg(1))?;
+    let field = request.arg(2);
+    let sum = shard.edit(env, &key, Hash::new, |edit| {
+        let before = match edit.get(field) {
+            Some(value) => LongDouble::parse(value).ok_or(CommandError::Refused("hash value is not a float"))?,
+            None => LongDouble::from(0),
+        };
+        let sum = before
+            .checked_add(by)
+            .ok_or(CommandError::Refused("increment would produce NaN or Infinity"))?
+            .to_text();
+        edit.set(field, &sum);
+        Ok::<_, CommandError>(sum)
+    })??;
+    ReplyWriter::new(out, env.proto).bulk(&sum);
     Ok(())
 }
 

@@ -8,10 +8,10 @@ mod search;
 mod tests;
 mod transfer;
 
-pub(crate) use pop::{lmpop, lpop, rpop};
+pub(crate) use pop::{PopReply, lmpop, lpop, pop_elements, rpop};
 pub(crate) use push::{lpush, lpushx, rpush, rpushx};
 pub(crate) use search::{linsert, lpos, lrem};
-pub(crate) use transfer::{lmove, rpoplpush};
+pub(crate) use transfer::{lmove, move_element, rpoplpush};
 
 use crate::data::Edit;
 use crate::sorted_sets::resolve_indexes;
@@ -23,7 +23,7 @@ use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 use tollgate_values::{End, List};
 
 /// `LEFT` or `RIGHT`.
-fn parse_end(word: &[u8]) -> Result<End, CommandError> {
+pub(crate) fn parse_end(word: &[u8]) -> Result<End, CommandError> {
     match word {
         word if word.eq_ignore_ascii_case(b"LEFT") => Ok(End::Left),
         word if word.eq_ignore_ascii_case(b"RIGHT") => Ok(End::Right),

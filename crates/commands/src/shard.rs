@@ -9,6 +9,7 @@ use crate::interest::Interest;
 use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
+use crate::work::Popped;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
@@ -223,6 +224,16 @@ impl Shard {
                 Ok(Some(rest)) => return Step::More(rest),
                 Err(error) => Err(error),
             },
+            // Whoever can wait calls it otherwise.
+            Run::Block(blocking) => match (blocking.attempt)(self, env, request, out) {
+                Ok(Popped::All) => Ok(()),
+                Ok(Popped::More(rest)) => return Step::More(rest),
+                Ok(Popped::Nothing) => {
+                    blocking.write_nothing(&mut ReplyWriter::new(out, env.proto), true);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
             Run::EachKey(run) => {
                 let count = (1..request.len())
                     .map(|i| run(self, env, request.arg(i)))
@@ -244,7 +255,9 @@ impl Shard {
                 match error {
                     CommandError::KeyTooLong(_) => self.stats.keys_too_long += 1,
                     CommandError::TooManyLimits(_) => self.stats.too_many_limits += 1,
-                    CommandError::StringTooLong => self.stats.strings_too_long += 1,
+                    CommandError::StringTooLong | CommandError::BitOffset { beyond_bound: true } => {
+                        self.stats.strings_too_long += 1;
+                    }
                     CommandError::PatternTooLong(_) => self.stats.patterns_too_long += 1,
                     CommandError::TooManyPicks(_) => self.stats.too_many_picks += 1,
                     _ => {}

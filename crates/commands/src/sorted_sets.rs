@@ -14,7 +14,7 @@ pub(crate) mod tests;
 pub(crate) use add::{zadd, zincrby};
 pub(crate) use combine::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zunion, zunionstore};
 pub(crate) use members::{zcard, zmscore, zrank, zrem, zrevrank, zscan, zscore};
-pub(crate) use pop::{parse_multiple_pop, pop_count, zmpop, zpopmax, zpopmin};
+pub(crate) use pop::{PopReply, Side, parse_multiple_pop, pop_count, pop_members, zmpop, zpopmax, zpopmin};
 pub(crate) use random::zrandmember;
 pub(crate) use range::{
     zcount, zlexcount, zrange, zrangebylex, zrangebyscore, zrangestore, zrevrange, zrevrangebylex, zrevrangebyscore,

@@ -1,9 +1,14 @@
 //! Strings (<https://redis.io/docs/latest/develop/data-types/strings/>).
 
-use crate::data::Edit;
+pub(crate) mod grow;
+pub(crate) mod lcs;
+pub(crate) mod numbers;
+pub(crate) mod parts;
+pub(crate) mod several;
+
 use crate::expiry::ExpiryOption;
 use crate::{CommandError, Env, Shard};
-use tollgate_protocol::{ReplyWriter, Request, parse_integer};
+use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::{Expiry, Key};
 use tollgate_values::{StringValue, Value};
 
@@ -204,114 +209,5 @@ pub(crate) fn strlen(
     let key = shard.data_key(env, request.arg(1))?;
     let length = shard.read::<StringValue>(env, &key)?.map_or(0, StringValue::len);
     ReplyWriter::new(out, env.proto).int(length as i64);
-    Ok(())
-}
-
-/// `GETRANGE key start end`, and `SUBSTR`, its older name
-pub(crate) fn getrange(
-    shard: &mut Shard,
-    env: &Env,
-    request: Request<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), CommandError> {
-    let [start, end] = [2, 3].map(|at| parse_integer(request.arg(at)).ok_or(CommandError::NotAnInteger));
-    let (start, end) = (start?, end?);
-    let key = shard.data_key(env, request.arg(1))?;
-    let value = shard.read::<StringValue>(env, &key)?;
-    let mut reply = ReplyWriter::new(out, env.proto);
-    match value {
-        Some(value) => reply.bulk(&value.text()[value.resolve(start, end)]),
-        None => reply.bulk(b""),
-    }
-    Ok(())
-}
-
-/// Appends to a string; its length then.
-fn append_to(edit: &mut Edit<'_, StringValue>, more: &[u8]) -> usize {
-    let before_bytes = edit.len();
-    edit.note(move |string| *string = StringValue::from_bytes(&string.text()[..before_bytes]));
-    edit.raw().append(more)
-}
-
-/// `APPEND key value`
-pub(crate) fn append(
-    shard: &mut Shard,
-    env: &Env,
-    request: Request<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), CommandError> {
-    let key = shard.data_key(env, request.arg(1))?;
-    let more = request.arg(2);
-    shard.make_room_for_value()?;
-    let bytes_max = shard.string_bytes_max;
-    let found = shard.read_at::<StringValue>(env, &key)?;
-    let length = match found.map(|(place, value)| (place, value.len())) {
-        Some((_, length)) if length + more.len() > bytes_max => {
-            return Err(CommandError::StringTooLong);
-        }
-        Some((place, _)) => shard.change_at(&key, place, |edit| append_to(edit, more)),
-        None => {
-            shard.set_value(env, &key, string(more), Expiry::NEVER)?;
-            Some(more.len())
-        }
-    };
-    ReplyWriter::new(out, env.proto).int(length.unwrap_or(0) as i64);
-    Ok(())
-}
-
-/// `INCR key`
-pub(crate) fn incr(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    add(shard, env, request, out, 1)
-}
-
-/// `DECR key`
-pub(crate) fn decr(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    add(shard, env, request, out, -1)
-}
-
-/// `INCRBY key increment`
-pub(crate) fn incrby(
-    shard: &mut Shard,
-    env: &Env,
-    request: Request<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), CommandError> {
-    let by = parse_integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-    add(shard, env, request, out, by)
-}
-
-/// `DECRBY key decrement`
-pub(crate) fn decrby(
-    shard: &mut Shard,
-    env: &Env,
-    request: Request<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), CommandError> {
-    let by = parse_integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-    let by = by
-        .checked_neg()
-        .ok_or(CommandError::Refused("decrement would overflow"))?;
-    add(shard, env, request, out, by)
-}
-
-fn add(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>, by: i64) -> Result<(), CommandError> {
-    let key = shard.data_key(env, request.arg(1))?;
-    let before = match shard.read_at::<StringValue>(env, &key)? {
-        Some((place, value)) => Some((place, value.integer().ok_or(CommandError::NotAnInteger)?)),
-        None => None,
-    };
-    let sum = before
-        .map_or(0, |(_, integer)| integer)
-        .checked_add(by)
-        .ok_or(CommandError::Refused("increment or decrement would overflow"))?;
-    if let Some((place, _)) = before {
-        shard.change_at(&key, place, |edit: &mut Edit<'_, StringValue>| {
-            *edit.raw() = StringValue::from_integer(sum);
-        });
-    } else {
-        let value = Value::String(Box::new(StringValue::from_integer(sum)));
-        shard.set_value(env, &key, value, Expiry::NEVER)?;
-    }
-    ReplyWriter::new(out, env.proto).int(sum);
     Ok(())
 }

@@ -81,13 +81,18 @@ impl TestShards {
 
     /// Runs a command of shards and returns what the client reads.
     pub fn run(&mut self, line: &str) -> String {
+        String::from_utf8(self.run_bytes(line)).unwrap()
+    }
+
+    /// As [`TestShards::run`], for what need not be text.
+    pub fn run_bytes(&mut self, line: &str) -> Vec<u8> {
         let env = self.env();
         let mut out = Vec::new();
         with_line(line, |request| {
             match self.table.resolve(request, &mut LastCommand::default()) {
                 Err(error) => error.write(&mut out, env.proto),
-                Ok((spec, key)) if key.is_some() || matches!(spec.run, Run::Keys(_)) => {
-                    let key = key.or_else(|| spec.key_positions(request).next());
+                Ok((spec, _)) if !matches!(spec.run, Run::Keyspace(_) | Run::Connection(_)) => {
+                    let key = spec.key_positions(request).next();
                     let owner = key.map_or(0, |key| self.owner(request.arg(key)));
                     let mut queue = CheckQueue::default();
                     let shard = &mut self.shards[owner];
@@ -109,7 +114,7 @@ impl TestShards {
                 }
             }
         });
-        String::from_utf8(out).unwrap()
+        out
     }
 
     fn carry(&mut self, mut run: KeyspaceRun, out: &mut Vec<u8>) {

@@ -6,6 +6,7 @@
 
 use crate::Shard;
 use crate::data::DROPS_FOR_VALUE;
+use crate::rename::in_clock_ahead;
 use std::collections::HashSet;
 use tollgate_script::ParamsId;
 use tollgate_store::{Entry, Expiry, Key, Numbers, Place, Space, State, Taken};
@@ -46,6 +47,8 @@ enum Act {
     Change(Inverse<Value>),
     /// Its value had this expiry.
     Expiry(Expiry),
+    /// It has what another key held, whose slot's clock is so far behind.
+    Moved { from: (Space, Box<[u8]>), ahead_us: i64 },
 }
 
 /// What a key held.
@@ -96,6 +99,14 @@ impl UndoLog {
             key: bytes,
             act,
         });
+    }
+
+    /// What either key holds now is not what the log has of it.
+    pub(crate) fn note_move(&mut self, from: &Key<'_>, to: &Key<'_>, ahead_us: i64) {
+        let from = (from.space(), Box::from(from.bytes()));
+        self.complete.remove(&from);
+        self.complete.remove(&(to.space(), Box::from(to.bytes())));
+        self.note(to, Act::Moved { from, ahead_us });
     }
 
     pub(crate) fn note_change(&mut self, key: &Key<'_>, inverse: Inverse<Value>) {
@@ -239,6 +250,14 @@ impl Shard {
         existed
     }
 
+    pub(crate) fn move_held(&mut self, from: &Key<'_>, to: &Key<'_>, ahead_us: i64) {
+        let mut held = self.take_held(from);
+        if let Held::Value(taken) = &mut held {
+            taken.expires = in_clock_ahead(taken.expires, ahead_us);
+        }
+        self.put_held(to, held);
+    }
+
     /// Gives the shard a log to note writes in, or takes it away.
     pub fn swap_log(&mut self, log: Option<UndoLog>) -> Option<UndoLog> {
         std::mem::replace(&mut self.undo, log)
@@ -255,6 +274,14 @@ impl Shard {
                 Act::Change(inverse) => {
                     if let Some(place) = self.store.find(&key) {
                         self.store.change_value(place, |stored| inverse(&mut stored.value));
+                    }
+                }
+                Act::Moved {
+                    from: (space, bytes),
+                    ahead_us,
+                } => {
+                    if let Ok(from) = self.store.key(space, &bytes) {
+                        self.move_held(&key, &from, -ahead_us);
                     }
                 }
                 Act::Expiry(expires) => {

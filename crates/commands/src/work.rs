@@ -61,13 +61,28 @@ impl<F: FnMut(&mut Shard, &Env, Request<'_>, &mut Vec<u8>) -> bool> Rest for Ste
 }
 
 /// What a pop found in a key.
-pub(crate) enum Popped {
+pub enum Popped {
     /// No value; nothing was written.
     Nothing,
     /// All that was asked for; the reply is written.
     All,
     /// More than a step takes out; the reply is written so far.
     More(Box<dyn Rest>),
+}
+
+/// What is found in the first key that has something, of those at some positions.
+///
+/// # Errors
+/// Those of a pop.
+pub(crate) fn first_of(
+    mut keys: std::ops::Range<usize>,
+    mut pop: impl FnMut(usize) -> Result<Popped, CommandError>,
+) -> Result<Popped, CommandError> {
+    let found = keys.find_map(|at| match pop(at) {
+        Ok(Popped::Nothing) => None,
+        found => Some(found),
+    });
+    found.unwrap_or(Ok(Popped::Nothing))
 }
 
 /// Pops from the first key that exists of those at some positions: what `pop` finds there. Without one, null is written.

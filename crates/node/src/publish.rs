@@ -32,6 +32,12 @@ pub fn publish(worker: &Worker) {
     // The worker counts those of the commands that it runs itself.
     counters.limit_hits(Bound::PatternBytes).add(patterns_too_long);
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);
+    counters
+        .limit_hits(Bound::CompiledScripts)
+        .set(worker.scripts.borrow().dropped());
+    if worker.index == 0 {
+        counters.limit_hits(Bound::Scripts).set(worker.node.scripts.refused());
+    }
     counters.expired.set(stats.expired);
     counters.shed.set(stats.shed);
     let store = shard.store();

@@ -211,6 +211,7 @@ fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize)
             .map_or_else(String::new, |path: &Path| path.display().to_string()),
         connections_max: config.limits.connections,
         pattern_bytes_max: config.limits.pattern_bytes,
+        subscriptions_max: config.limits.subscriptions,
         max_memory_bytes: config.storage.max_memory_bytes,
         when_full: when_full(config),
     }

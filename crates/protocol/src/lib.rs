@@ -3,6 +3,7 @@
 //! - [`Scanner`] finds the arguments of one request at a time in a read buffer: a RESP array of bulk strings, or an inline
 //!   command. It allocates nothing once warm, resumes where it stopped, and holds to [`ScanLimits`].
 //! - [`ReplyWriter`] appends replies to an out buffer, in RESP2 or RESP3.
+//! - [`parse_integer`] and [`LongDouble`] are numbers in text as Redis reads and writes them.
 //! - [`decode_reply`] and [`encode_request`] are the other side of the wire, for the command line, the load generator and tests.
 //!
 //! This crate knows no command, owns no socket and reads no clock.
@@ -34,6 +35,7 @@ mod double;
 mod error;
 mod inline;
 mod limits;
+mod long_double;
 mod reply;
 mod request;
 mod scan;
@@ -43,6 +45,7 @@ pub use decimal::parse_integer;
 pub use double::{DoubleText, format_double};
 pub use error::ProtocolError;
 pub use limits::{ScanLimits, UNAUTHENTICATED_MAX_ARGS, UNAUTHENTICATED_MAX_BULK_BYTES};
+pub use long_double::LongDouble;
 pub use reply::{DecodeError, Reply, decode_reply};
 pub use request::{ArgRange, Request, encode_request};
 pub use scan::{KEPT_ARGS, KEPT_SCRATCH_BYTES, Progress, Scanner};

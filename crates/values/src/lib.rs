@@ -63,6 +63,6 @@ pub use sample::Sample;
 pub use seed::HashSeed;
 pub use set::Set;
 pub use sorted_set::{Inserted, LexBound, Score, ScoreBound, SortedSet};
-pub use string::{StringValue, bits};
+pub use string::{Growth, StringValue, bits};
 pub use text::Text;
 pub use value::Value;

@@ -17,6 +17,9 @@ enum Source<'a> {
 }
 
 impl<'a> Text<'a> {
+    /// No bytes.
+    pub const EMPTY: Text<'static> = Text(Source::Bytes(&[]));
+
     pub(crate) fn bytes(bytes: &'a [u8]) -> Text<'a> {
         Text(Source::Bytes(bytes))
     }

@@ -17,7 +17,6 @@ pub(crate) enum PopReply {
     /// An array of elements: LPOP with a count.
     Elements,
     /// The key and one element in one array: BLPOP.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the blocking forms are not there yet"))]
     KeyThenElement,
     /// The key, and an array of elements: LMPOP, BLMPOP.
     KeyAndElements,

@@ -20,7 +20,7 @@ pub(crate) enum Side {
 
 impl Side {
     /// `MIN` or `MAX`.
-    fn parse(word: &[u8]) -> Result<Self, CommandError> {
+    pub(crate) fn parse(word: &[u8]) -> Result<Self, CommandError> {
         match word {
             word if word.eq_ignore_ascii_case(b"MIN") => Ok(Self::Min),
             word if word.eq_ignore_ascii_case(b"MAX") => Ok(Self::Max),
@@ -46,7 +46,6 @@ pub(crate) enum PopReply {
     /// An array of members with their scores: ZPOPMIN with a count in RESP3.
     Pairs,
     /// The key, a member and its score in one array: BZPOPMIN.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the blocking forms are not there yet"))]
     KeyThenFlat,
     /// The key, and an array of members with their scores: ZMPOP, BZMPOP.
     KeyAndPairs,

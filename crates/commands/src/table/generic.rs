@@ -2,7 +2,7 @@
 
 use super::{Run, Spec};
 use crate::keyspace::KeyspaceCommand;
-use crate::{keys, object, ttl};
+use crate::{keys, object, rename, ttl};
 
 const BASE: Spec = Spec {
     group: "generic",
@@ -78,6 +78,19 @@ const OBJECT: &[Spec] = &[
 ];
 
 pub(super) const SPECS: &[Spec] = &[
+    Spec {
+        name: "copy",
+        arity: -3,
+        flags: &["write", "denyoom"],
+        keys: (1, 2, 1),
+        key_use: &["OW", "update"],
+        since: "6.2.0",
+        syntax: "source destination [DB destination-db] [REPLACE]",
+        complexity: "O(N) where N is the number of elements, or of bytes of a string",
+        summary: "Copies a value to another key; a bucket is refused.",
+        run: Run::Keys(rename::copy),
+        ..BASE
+    },
     Spec {
         name: "del",
         flags: &["write"],
@@ -210,6 +223,30 @@ pub(super) const SPECS: &[Spec] = &[
         since: "1.0.0",
         summary: "Returns a random key of the database.",
         run: Run::Keyspace(KeyspaceCommand::RandomKey),
+        ..BASE
+    },
+    Spec {
+        name: "rename",
+        arity: 3,
+        flags: &["write"],
+        keys: (1, 2, 1),
+        key_use: &["RW", "access", "delete"],
+        since: "1.0.0",
+        syntax: "key newkey",
+        summary: "Moves a value or a bucket to another key, in place of what that holds.",
+        run: Run::Keys(rename::rename),
+        ..BASE
+    },
+    Spec {
+        name: "renamenx",
+        arity: 3,
+        flags: WRITE,
+        keys: (1, 2, 1),
+        key_use: &["RW", "access", "delete"],
+        since: "1.0.0",
+        syntax: "key newkey",
+        summary: "Moves a value or a bucket to another key, unless that exists.",
+        run: Run::Keys(rename::renamenx),
         ..BASE
     },
     Spec {

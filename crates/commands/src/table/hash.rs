@@ -72,6 +72,17 @@ pub(super) const SPECS: &[Spec] = &[
         ..BASE
     },
     Spec {
+        name: "hincrbyfloat",
+        arity: 4,
+        flags: WRITE_GROWS_FAST,
+        key_use: &["RW", "access", "update"],
+        since: "2.6.0",
+        syntax: "key field increment",
+        summary: "Adds to the floating point number in a field.",
+        run: Run::Key(hashes::hincrbyfloat),
+        ..BASE
+    },
+    Spec {
         name: "hkeys",
         arity: 2,
         flags: READ,

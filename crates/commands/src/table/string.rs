@@ -1,7 +1,7 @@
 //! Strings.
 
 use super::{Run, Spec};
-use crate::strings;
+use crate::strings::{self, lcs, numbers, parts, several};
 
 const BASE: Spec = Spec {
     group: "string",
@@ -23,7 +23,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "2.0.0",
         syntax: "key value",
         summary: "Appends to a string.",
-        run: Run::Key(strings::append),
+        run: Run::Keys(parts::append),
         ..BASE
     },
     Spec {
@@ -34,7 +34,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "1.0.0",
         syntax: "key",
         summary: "Subtracts 1 from an integer.",
-        run: Run::Key(strings::decr),
+        run: Run::Key(numbers::decr),
         ..BASE
     },
     Spec {
@@ -45,7 +45,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "1.0.0",
         syntax: "key decrement",
         summary: "Subtracts from an integer.",
-        run: Run::Key(strings::decrby),
+        run: Run::Key(numbers::decrby),
         ..BASE
     },
     Spec {
@@ -90,7 +90,7 @@ pub(super) const SPECS: &[Spec] = &[
         syntax: "key start end",
         complexity: "O(N) where N is the length of the answer",
         summary: "Returns a part of a string.",
-        run: Run::Key(strings::getrange),
+        run: Run::Key(parts::getrange),
         ..BASE
     },
     Spec {
@@ -112,7 +112,7 @@ pub(super) const SPECS: &[Spec] = &[
         since: "1.0.0",
         syntax: "key",
         summary: "Adds 1 to an integer.",
-        run: Run::Key(strings::incr),
+        run: Run::Key(numbers::incr),
         ..BASE
     },
     Spec {
@@ -123,7 +123,72 @@ pub(super) const SPECS: &[Spec] = &[
         since: "1.0.0",
         syntax: "key increment",
         summary: "Adds to an integer.",
-        run: Run::Key(strings::incrby),
+        run: Run::Key(numbers::incrby),
+        ..BASE
+    },
+    Spec {
+        name: "incrbyfloat",
+        arity: 3,
+        flags: WRITE_GROWS_FAST,
+        key_use: &["RW", "access", "update"],
+        since: "2.6.0",
+        syntax: "key increment",
+        summary: "Adds to a number with a fraction.",
+        run: Run::Key(numbers::incrbyfloat),
+        ..BASE
+    },
+    Spec {
+        name: "lcs",
+        arity: -3,
+        flags: &["readonly"],
+        keys: (1, 2, 1),
+        key_use: &["RO", "access"],
+        since: "7.0.0",
+        syntax: "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
+        complexity: "O(N*M) where N and M are the lengths of the strings",
+        summary: "Finds the longest common subsequence of two strings.",
+        run: Run::Keys(lcs::lcs),
+        ..BASE
+    },
+    Spec {
+        name: "mget",
+        arity: -2,
+        flags: READ,
+        keys: (1, -1, 1),
+        key_use: &["RO", "access"],
+        tips: &["request_policy:multi_shard"],
+        since: "1.0.0",
+        syntax: "key [...]",
+        complexity: "O(N) where N is the number of keys",
+        summary: "Returns the strings of several keys.",
+        run: Run::Keys(several::mget),
+        ..BASE
+    },
+    Spec {
+        name: "mset",
+        arity: -3,
+        flags: WRITE_GROWS,
+        keys: (1, -1, 2),
+        key_use: &["OW", "update"],
+        tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        since: "1.0.1",
+        syntax: "key value [...]",
+        complexity: "O(N) where N is the number of keys",
+        summary: "Sets several strings at once.",
+        run: Run::Keys(several::mset),
+        ..BASE
+    },
+    Spec {
+        name: "msetnx",
+        arity: -3,
+        flags: WRITE_GROWS,
+        keys: (1, -1, 2),
+        key_use: &["OW", "insert"],
+        since: "1.0.1",
+        syntax: "key value [...]",
+        complexity: "O(N) where N is the number of keys",
+        summary: "Sets several strings, or none if one of the keys exists.",
+        run: Run::Keys(several::msetnx),
         ..BASE
     },
     Spec {
@@ -171,6 +236,18 @@ pub(super) const SPECS: &[Spec] = &[
         ..BASE
     },
     Spec {
+        name: "setrange",
+        arity: 4,
+        flags: WRITE_GROWS,
+        key_use: &["RW", "update"],
+        since: "2.2.0",
+        syntax: "key offset value",
+        complexity: "O(N) where N is the length of the value, or of the string where it grows",
+        summary: "Overwrites a part of a string, with zeros up to there.",
+        run: Run::Keys(parts::setrange),
+        ..BASE
+    },
+    Spec {
         name: "strlen",
         arity: 2,
         flags: READ,
@@ -190,7 +267,7 @@ pub(super) const SPECS: &[Spec] = &[
         syntax: "key start end",
         complexity: "O(N) where N is the length of the answer",
         summary: "Returns a part of a string: the older name of GETRANGE.",
-        run: Run::Key(strings::getrange),
+        run: Run::Key(parts::getrange),
         ..BASE
     },
 ];

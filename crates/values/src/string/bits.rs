@@ -11,6 +11,44 @@ pub fn get(bytes: &[u8], offset_bits: usize) -> bool {
         .is_some_and(|byte| byte & (0x80 >> (offset_bits % 8)) != 0)
 }
 
+/// The integer of up to 64 bits whose highest is that bit; beyond the end all are 0
+/// ([BITFIELD](https://redis.io/docs/latest/commands/bitfield/)). O(1).
+pub fn field(bytes: &[u8], offset_bits: usize, bits: u32) -> u64 {
+    debug_assert!((1..=u64::BITS).contains(&bits));
+    let window = window(bytes, offset_bits / 8);
+    (u128::from_be_bytes(window) >> below(offset_bits, bits)) as u64 & mask(bits)
+}
+
+/// Sets it to the low bits of `value`. The bytes reach as far.
+pub(super) fn set_field(bytes: &mut [u8], offset_bits: usize, bits: u32, value: u64) {
+    debug_assert!(offset_bits + bits as usize <= 8 * bytes.len());
+    let first = offset_bits / 8;
+    let shift = below(offset_bits, bits);
+    let old = u128::from_be_bytes(window(bytes, first)) & !(u128::from(mask(bits)) << shift);
+    let new = (old | u128::from(value & mask(bits)) << shift).to_be_bytes();
+    let rest = &mut bytes[first..];
+    let len = rest.len().min(new.len());
+    rest[..len].copy_from_slice(&new[..len]);
+}
+
+/// The bytes from that one on, in which there is every integer of 64 bits that begins in the first.
+fn window(bytes: &[u8], first: usize) -> [u8; 16] {
+    let mut window = [0; 16];
+    let rest = bytes.get(first..).unwrap_or_default();
+    let len = rest.len().min(window.len());
+    window[..len].copy_from_slice(&rest[..len]);
+    window
+}
+
+/// Bits of the window after the integer.
+fn below(offset_bits: usize, bits: u32) -> u32 {
+    u128::BITS - (offset_bits % 8) as u32 - bits
+}
+
+fn mask(bits: u32) -> u64 {
+    u64::MAX >> (u64::BITS - bits)
+}
+
 /// How many bits of that range are 1, which ends no later than the bytes
 /// ([BITCOUNT](https://redis.io/docs/latest/commands/bitcount/)). O(bytes), some billions a second.
 pub fn count(bytes: &[u8], range: Range<usize>) -> usize {

@@ -1,6 +1,9 @@
 //! Strings.
 
 pub mod bits;
+mod growth;
+
+pub use growth::Growth;
 
 use std::ops::Range;
 
@@ -47,6 +50,11 @@ impl StringValue {
     /// Without bytes, to be modified: what SETRANGE, SETBIT and BITOP begin with where there is no key. O(1).
     pub const fn for_modification() -> StringValue {
         StringValue(Content::Modified(Vec::new()))
+    }
+
+    /// What [BITOP](https://redis.io/docs/latest/commands/bitop/) stores: bytes that something has put together. O(1).
+    pub const fn from_buffer(buffer: Vec<u8>) -> StringValue {
+        StringValue(Content::Modified(buffer))
     }
 
     /// The bytes, or the digits. O(1).
@@ -147,6 +155,24 @@ impl StringValue {
         let old = buffer[byte] & mask != 0;
         buffer[byte] = if on { buffer[byte] | mask } else { buffer[byte] & !mask };
         old
+    }
+
+    /// Sets an integer of up to 64 bits, the low ones of `value`, whose highest is that bit
+    /// ([BITFIELD](https://redis.io/docs/latest/commands/bitfield/)). As [`StringValue::set_bit`].
+    pub fn set_field(&mut self, offset_bits: usize, bits: u32, value: u64) {
+        let end_bits = offset_bits + bits as usize;
+        let buffer = self.modify_up_to(end_bits.div_ceil(8));
+        bits::set_field(buffer, offset_bits, bits, value);
+    }
+
+    /// As one that was modified, with zeros up to that length at least. As [`StringValue::set_range`].
+    pub fn grow(&mut self, len: usize) {
+        self.modify_up_to(len);
+    }
+
+    /// Drops what is beyond that length. O(1).
+    pub fn truncate(&mut self, len: usize) {
+        self.modify(|old| old).truncate(len);
     }
 
     /// The bytes for modification, with zeros up to that length at least.

@@ -7,6 +7,9 @@ enum Step {
     Append(Vec<u8>),
     SetRange(usize, Vec<u8>),
     SetBit(usize, bool),
+    SetField(usize, u32, u64),
+    Grow(usize),
+    Truncate(usize),
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -15,6 +18,9 @@ fn steps() -> impl Strategy<Value = Step> {
         (0..300usize, prop::collection::vec(any::<u8>(), 0..20))
             .prop_map(|(offset, part)| Step::SetRange(offset, part)),
         (0..2000usize, any::<bool>()).prop_map(|(offset, on)| Step::SetBit(offset, on)),
+        (0..2000usize, 1..=64u32, any::<u64>()).prop_map(|(offset, bits, value)| Step::SetField(offset, bits, value)),
+        (0..400usize).prop_map(Step::Grow),
+        (0..300usize).prop_map(Step::Truncate),
     ]
 }
 
@@ -48,6 +54,30 @@ proptest! {
                     padded(&mut model, offset / 8 + 1);
                     let mask = 1 << (7 - offset % 8);
                     model[offset / 8] = model[offset / 8] & !mask | if on { mask } else { 0 };
+                }
+                Step::SetField(offset, count, value) => {
+                    let before = (offset..offset + count as usize).fold(0, |field, at| field << 1 | u64::from(bit(&model, at)));
+                    prop_assert_eq!(bits::field(&string.text(), offset, count), before);
+                    string.set_field(offset, count, value);
+                    padded(&mut model, (offset + count as usize).div_ceil(8));
+                    for at in 0..count as usize {
+                        let mask = 1 << (7 - (offset + at) % 8);
+                        let on = value >> (count as usize - 1 - at) & 1 == 1;
+                        let byte = &mut model[(offset + at) / 8];
+                        *byte = *byte & !mask | if on { mask } else { 0 };
+                    }
+                }
+                Step::Grow(len) => {
+                    let len = len.max(model.len());
+                    let mut growth = string.start_growth(len);
+                    while !growth.copy_some(&string, 7) {}
+                    string = growth.finish();
+                    padded(&mut model, len);
+                    prop_assert_eq!(string.growth_bytes(len), 0);
+                }
+                Step::Truncate(len) => {
+                    string.truncate(len);
+                    model.truncate(len);
                 }
             }
             prop_assert_eq!(&*string.text(), &model[..]);
