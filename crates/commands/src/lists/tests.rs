@@ -54,6 +54,18 @@ fn encodings_of_7_2() {
 }
 
 #[test]
+fn a_rank_that_7_2_refuses_and_7_0_does_not() {
+    let mut shards = TestShards::new(1);
+    shards.run("RPUSH l a b a");
+    assert_eq!(
+        shards.run("LPOS l a RANK -9223372036854775808"),
+        "-ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807\r\n"
+    );
+    assert_eq!(shards.run("LPOS l a RANK -9223372036854775807"), "$-1\r\n");
+    assert_eq!(shards.run("LPOS l a RANK -2 COUNT 0"), "*1\r\n:0\r\n");
+}
+
+#[test]
 fn a_rotation_keeps_the_time_to_live() {
     let mut shards = TestShards::new(1);
     shards.run("RPUSH l only");
