@@ -86,9 +86,10 @@ fn trial(draw: &mut Draw) -> Trial {
             }
         }
         14 => {
+            let most = if draw.one_in(6) { 2_000_000 } else { 40 };
             let offset = match draw.one_in(20) {
                 true => draw.of(INTEGERS).to_owned(),
-                false => draw.below(if draw.one_in(6) { 2_000_000 } else { 40 }).to_string(),
+                false => draw.below(most).to_string(),
             };
             args.extend(["SETRANGE".into(), key(draw), offset.into_bytes(), text(draw, 12)]);
         }
