@@ -2,10 +2,10 @@
 
 use tollgate_suite::{Client, Differential, Draw, Node, RedisServer, Trial, skip_without};
 
-/// All are in one slot.
-const KEYS: &[&str] = &["{k}a", "{k}b", "{k}c", "{k}d"];
+/// Of one shard and of several.
+const KEYS: &[&str] = &["a", "b", "{a}c", "d"];
 /// Kept large enough that commands on them go in steps.
-const LARGE_KEYS: &[&str] = &["{k}large1", "{k}large2", "{k}large3"];
+const LARGE_KEYS: &[&str] = &["large1", "large2", "large3"];
 const INDEXES: &[&str] = &[
     "0",
     "1",

@@ -2,8 +2,8 @@
 
 use tollgate_suite::{Differential, Draw, Node, RedisServer, Trial, skip_without};
 
-/// All are in one slot.
-const KEYS: &[&str] = &["{k}a", "{k}b", "{k}c", "{k}d", "{k}e", "{k}f"];
+/// Of one shard and of several.
+const KEYS: &[&str] = &["a", "b", "{a}c", "d", "e", "{b}f"];
 const INTEGERS: &[&str] = &[
     "0",
     "1",

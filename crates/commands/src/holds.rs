@@ -140,8 +140,11 @@ impl Shard {
         self.holds.frozen = run;
     }
 
-    /// The space that a command's keys belong to.
-    pub fn space_of(&self, env: &Env, spec: &Spec, request: Request<'_>) -> Space {
+    /// The space that a command's key at that position belongs to.
+    pub fn space_of(&self, env: &Env, spec: &Spec, request: Request<'_>, position: usize) -> Space {
+        if spec.name == "copy" && position == 2 {
+            return Space::Db(crate::rename::copy_db(env, request));
+        }
         if spec.name.starts_with("rl.") {
             let mut words = request.iter().skip(2);
             while let Some(word) = words.next() {

@@ -179,9 +179,8 @@ impl Worker {
                 db = number;
             }
             let env = self.env(0, db, proto);
-            let space = shard.space_of(&env, spec, request);
             needs.extend(spec.key_positions(request).map(|position| KeyNeed {
-                space,
+                space: shard.space_of(&env, spec, request, position),
                 key: request.arg(position).into(),
             }));
         }

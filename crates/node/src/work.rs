@@ -145,13 +145,13 @@ impl Worker {
                 Work::Borrow => {
                     let run = self.next_run();
                     let mut keys = Keys::new(self, run);
-                    let space = self.shard.borrow().space_of(&env, spec, request);
                     let positions = spec.key_positions(request);
                     let needs = positions.map(|position| KeyNeed {
-                        space,
+                        space: self.shard.borrow().space_of(&env, spec, request, position),
                         key: request.arg(position).into(),
                     });
-                    if let Err(error) = keys.take(needs.collect()).await {
+                    let needs = needs.collect();
+                    if let Err(error) = keys.take(needs).await {
                         error.write(out, env.proto);
                         queue.note_end(out.len());
                         return;

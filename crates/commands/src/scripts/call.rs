@@ -80,7 +80,7 @@ impl<'a> Calls<'a> {
         };
         for position in spec.key_positions(request) {
             let key = request.arg(position);
-            let space = self.shard.space_of(&env, spec, request);
+            let space = self.shard.space_of(&env, spec, request, position);
             if !self.shard.is_usable(space, key, self.id) {
                 if self.names.is_some_and(|names| names.lacks(space, key)) && !self.shard.is_own(key) {
                     self.shard.admit_nothing(space, key, self.id);
