@@ -92,6 +92,9 @@ SUITES = [
     _python("django_redis"),
     _go("redis-rate", "TestRedisRate"),
     _go("throttled", "TestThrottled"),
+    _java("bucket4j", "Bucket4jTest"),
+    _java("redisson", "RedissonRateLimiterTest"),
+    _java("spring-cloud-gateway", "SpringCloudGatewayTest"),
 ]
 
 
