@@ -85,6 +85,16 @@ SUITES = [
     _node("ioredis", "ioredis"),
     _node("ioredis", "ioredis-6"),
     _node("node-redis"),
+    _python("limits"),
+    _python("flask_limiter"),
+    _python("pyrate_limiter"),
+    _python("throttled_py"),
+    _python("django_redis"),
+    _go("redis-rate", "TestRedisRate"),
+    _go("throttled", "TestThrottled"),
+    _java("bucket4j", "Bucket4jTest"),
+    _java("redisson", "RedissonRateLimiterTest"),
+    _java("spring-cloud-gateway", "SpringCloudGatewayTest"),
 ]
 
 
