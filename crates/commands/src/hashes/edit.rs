@@ -7,7 +7,7 @@ impl Edit<'_, Hash> {
     /// Says that so many fields are about to be set, before the first of them.
     pub(crate) fn expect(&mut self, fields: usize) {
         self.note_if_packed();
-        self.recode().expect(fields);
+        self.unmarked().expect(fields);
     }
 
     /// Sets a field; whether it is new.

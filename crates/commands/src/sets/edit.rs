@@ -7,7 +7,7 @@ impl Edit<'_, Set> {
     /// Says that so many members are about to be added, before the first of them.
     pub(crate) fn expect(&mut self, members: usize) {
         self.note_if_packed();
-        self.recode().expect(members);
+        self.unmarked().expect(members);
     }
 
     /// Adds a member; whether it is new.
@@ -53,7 +53,7 @@ impl Edit<'_, Set> {
     pub(crate) fn rebuild(&mut self) {
         // As many as make a hashtable of it again, as which the members come back that were removed.
         self.note(|set| set.expect(usize::MAX));
-        self.recode().rebuild();
+        self.unmarked().rebuild();
     }
 
     fn note_removed(&mut self, member: &[u8]) {

@@ -135,7 +135,7 @@ impl Edit<'_, StringValue> {
     pub(crate) fn grow(&mut self, len: usize) {
         let before = self.len();
         if before >= len {
-            self.recode().grow(len);
+            self.unmarked().grow(len);
             return;
         }
         self.note(move |string| string.truncate(before));
