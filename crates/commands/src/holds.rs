@@ -71,6 +71,13 @@ enum Content {
     },
 }
 
+impl Holds {
+    /// Whether a run has a key.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        !self.by_key.is_empty() && self.by_key.contains_key(key)
+    }
+}
+
 impl Shard {
     /// Whether any key is held.
     #[inline]

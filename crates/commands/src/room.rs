@@ -27,6 +27,7 @@ impl Shard {
             };
             match relief {
                 Some(Relief::Compacted) => {}
+                Some(Relief::Evict(place)) if self.holds.has(self.store.view(place).entry.key()) => {}
                 Some(Relief::Evict(place)) => {
                     if let Some(params) = self.store.remove_at(place).params {
                         self.policies.release(ParamsId(params));

@@ -464,7 +464,11 @@ impl Shard {
             return true;
         }
         let Self {
-            store, policies, stats, ..
+            store,
+            policies,
+            stats,
+            holds,
+            ..
         } = self;
         if !store.drop_buried(entries_max) {
             return true;
@@ -472,10 +476,15 @@ impl Shard {
         // Between commands nothing refers to parameters that are not retained.
         policies.end_epoch();
         let progress = store.sweep(now_us, entries_max, &mut |dropped| {
+            if holds.has(dropped.entry.key()) {
+                // Nothing goes while a run is at it.
+                return false;
+            }
             if let Some(params) = dropped.entry.params() {
                 policies.release(ParamsId(params));
             }
             stats.expired += 1;
+            true
         });
         !progress.wrapped
     }

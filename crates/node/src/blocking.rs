@@ -133,8 +133,15 @@ impl Worker {
             match popped {
                 Popped::All => return Ok(()),
                 Popped::More(rest) => {
-                    self.finish_rest(rest, &keys, &now, &mut CheckQueue::default(), request, out)
-                        .await;
+                    self.finish_rest(
+                        rest,
+                        &keys,
+                        &now,
+                        &mut CheckQueue::default(),
+                        request,
+                        (out, usize::MAX),
+                    )
+                    .await;
                     return Ok(());
                 }
                 Popped::Nothing => {}

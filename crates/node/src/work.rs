@@ -165,7 +165,16 @@ impl Worker {
                         Step::Done | Step::FlushFirst | Step::Wait => return,
                     }
                 }
-                Work::Rest(rest, keys) => return self.finish_rest(rest, &keys, &env, queue, request, out).await,
+                Work::Rest(rest, keys) => {
+                    // A reply that is too large ends the connection; what only reads need not go on then.
+                    let out_max = match spec.has_flag("readonly") {
+                        true => self.node.config.limits.output_bytes,
+                        false => usize::MAX,
+                    };
+                    return self
+                        .finish_rest(rest, &keys, &env, queue, request, (out, out_max))
+                        .await;
+                }
                 Work::Script(script) => {
                     self.finish_script(*script, &env, request, out).await;
                     queue.note_end(out.len());
@@ -183,7 +192,7 @@ impl Worker {
         env: &Env,
         queue: &mut CheckQueue,
         request: Request<'_>,
-        out: &mut Vec<u8>,
+        (out, out_max): (&mut Vec<u8>, usize),
     ) {
         loop {
             tokio::task::yield_now().await;
@@ -201,6 +210,10 @@ impl Worker {
             });
             stretch.end(self.counters());
             if done {
+                return;
+            }
+            if out.len() > out_max {
+                queue.note_end(out.len());
                 return;
             }
         }
