@@ -289,6 +289,8 @@ fn shard(report: &mut Report) -> Timed<()> {
                 when_full: WhenFull::Shed,
                 idle_us: 3_600_000_000,
                 string_bytes_max: 512 << 20,
+                pattern_bytes_max: 512,
+                random_picks_max: 1 << 20,
                 hash_seed: tollgate_values::HashSeed::new(7),
             })?;
             let mut queue = CheckQueue::default();

@@ -90,6 +90,8 @@ fn shard() -> Shard {
         when_full: WhenFull::Shed,
         idle_us: 3_600_000_000,
         string_bytes_max: 512 << 20,
+        pattern_bytes_max: 512,
+        random_picks_max: 1 << 20,
         hash_seed: tollgate_values::HashSeed::new(7),
     })
     .expect("the built-in policies")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Builds the workspace once and runs every test in a process of its own: unit and integration tests, documentation
-examples, and the suites of real client libraries.
+examples, and the suites of real client and rate limiting libraries.
 
     python3 tests/run.py                 all
     python3 tests/run.py layering scan   those whose name contains one of the words
     python3 tests/run.py --list          names only
+    python3 tests/run.py --redis-server library/node    the library suites that have the word in their name, on
+                                         redis-server instead of on a node, and what each wrote down
 
 No test may take more than 60 s (90 s with `scenario_` in its name) or 2 GiB. Two run at a time; those with `alone_` in
 their name run by themselves at the end. A test whose tool is missing is skipped, by name; with CI=1 or CI=true it fails.
@@ -16,7 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from runner import clients, process, rust
+from runner import clients, libraries, process, rust
 from runner.environments import Environments, install_system_packages
 
 PARALLEL = 2
@@ -27,26 +29,38 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("word", nargs="*", help="run the tests whose name contains one of these")
     parser.add_argument("--list", action="store_true", help="print the names and run nothing")
+    parser.add_argument("--redis-server", action="store_true", help="run library suites on redis-server, and nothing else")
     options = parser.parse_args()
 
     def is_wanted(name):
         return not options.word or any(word in name for word in options.word)
 
+    def is_library_wanted(name, is_enabled):
+        words = options.word if is_enabled else [word for word in options.word if word.startswith("library/")]
+        return any(word in name for word in words) or (is_enabled and not words)
+
     started = time.monotonic()
+    if options.redis_server:
+        environments = Environments()
+        install_system_packages()
+        sys.exit(report(run_all(libraries.list_redis_tests(environments, is_wanted)), time.monotonic() - started))
+    library_suites = libraries.names(is_library_wanted)
     suites = {name for name in clients.names() if is_wanted(name)}
     environments = Environments()
     if not options.list:
         install_system_packages()
         clients.prepare(environments, suites)
+        libraries.prepare(environments, library_suites)
     try:
         build = rust.Build.make()
     except rust.BuildFailed as error:
         sys.exit(str(error))
     tests = [test for test in [runner_test(), *build.list_tests(), rust.doc_tests()] if is_wanted(test.name)]
     if options.list:
-        print("\n".join([*(test.name for test in tests), *sorted(suites)]))
+        print("\n".join([*(test.name for test in tests), *sorted(suites | library_suites)]))
         return
     tests += clients.list_tests(environments, suites, build.binaries.get("tollgate"))
+    tests += libraries.list_tests(environments, library_suites, build.binaries.get("tollgate"))
     print(f"ready to run {len(tests)} tests after {time.monotonic() - started:.0f} s", flush=True)
     outcomes = run_all(tests)
     sys.exit(report(outcomes, time.monotonic() - started))
@@ -54,7 +68,7 @@ def main():
 
 def runner_test():
     """The tests of this runner."""
-    argv = [sys.executable, "-m", "unittest", "-v", "runner.test_process"]
+    argv = [sys.executable, "-m", "unittest", "-v", "runner.test_process", "runner.test_libraries"]
     return process.Test("runner", argv, Path(__file__).parent)
 
 

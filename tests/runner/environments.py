@@ -1,4 +1,4 @@
-"""What the client suites need: system packages, and libraries by package name in caches of our own under .cache/.
+"""What the client and library suites need: system packages, and libraries by package name in caches of our own under .cache/.
 
 Each set-up is made once and marked with the hash of what it was made from; the next run finds the mark and does nothing.
 """
@@ -17,6 +17,7 @@ from .rust import ROOT
 
 CACHE = ROOT / ".cache"
 CLIENTS = ROOT / "tests" / "clients"
+LIBRARIES = ROOT / "tests" / "libraries"
 SETUP_SECONDS_MAX = 900
 MAVEN_DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 
@@ -82,10 +83,8 @@ def programs(*names):
     return {}
 
 
-def python(requirements):
-    """A virtual environment with what tests/clients/python/<requirements> locks."""
-    source = CLIENTS / "python" / requirements
-    venv = CACHE / "python" / source.stem
+def python(source, venv):
+    """A virtual environment with what the requirements file `source` locks."""
     if not _has_venv():
         raise Missing("python3-venv")
     with _made_from(venv, [source], sys.version) as is_new:
@@ -95,41 +94,38 @@ def python(requirements):
     return {"VIRTUAL_ENV": str(venv), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def node():
+def node(source, directory):
     _require("node")
     _require("npm")
-    sources = [CLIENTS / "node" / name for name in ("package.json", "package-lock.json", ".npmrc")]
-    directory = CACHE / "node"
+    sources = [source / name for name in ("package.json", "package-lock.json", ".npmrc")]
     with _made_from(directory, sources) as is_new:
         if is_new:
-            for source in sources:
-                shutil.copy(source, directory)
+            for file in sources:
+                shutil.copy(file, directory)
             _call(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=directory)
     return {"NODE_PATH": str(directory / "node_modules")}
 
 
-def go():
+def go(source, program):
+    """Compiles the tests in `source` into `program`."""
     _require("go")
-    directory = CACHE / "go"
-    program = directory / "clients.test"
     env = {
-        "GOMODCACHE": str(directory / "modules"),
-        "GOCACHE": str(directory / "build"),
+        "GOMODCACHE": str(CACHE / "go" / "modules"),
+        "GOCACHE": str(CACHE / "go" / "build"),
         "GOFLAGS": "-mod=readonly -modcacherw",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
-    with _made_from(directory, sorted((CLIENTS / "go").glob("*"))) as is_new:
+    with _made_from(program.parent, sorted(source.glob("*"))) as is_new:
         if is_new:
-            _call(["go", "test", "-c", "-o", str(program), "."], cwd=CLIENTS / "go", env=env)
+            _call(["go", "test", "-c", "-o", str(program), "."], cwd=source, env=env)
     return {}
 
 
-def java():
+def java(source, directory):
+    """The jars that the pom of `source` names in `lib` of `directory`, its compiled tests in `classes`."""
     _require("javac")
     _require("mvn")
-    source = CLIENTS / "java"
-    directory = CACHE / "java"
     java_files = sorted(source.glob("src/**/*.java"))
     with _made_from(directory, [source / "pom.xml", *java_files]) as is_new:
         if is_new:
@@ -137,7 +133,9 @@ def java():
             shutil.rmtree(directory / "classes", ignore_errors=True)
             maven = ["mvn", "-q", "-B", f"-Dmaven.repo.local={CACHE / 'maven'}", "-f", str(source / "pom.xml")]
             _call([*maven, f"{MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies", f"-DoutputDirectory={directory / 'lib'}"])
-            options = ["-encoding", "UTF-8", "-Xlint:all,-processing", "-Werror", "-cp", str(directory / "lib" / "*")]
+            # Libraries name annotations of others that nothing else needs.
+            lint = "-Xlint:all,-processing,-classfile"
+            options = ["-encoding", "UTF-8", lint, "-Werror", "-cp", str(directory / "lib" / "*")]
             _call(["javac", *options, "-d", str(directory / "classes"), *map(str, java_files)])
     return {}
 
@@ -145,11 +143,16 @@ def java():
 SETUPS = {
     "redis-cli": (programs, "redis-cli"),
     "redis-benchmark": (programs, "redis-benchmark"),
-    "redis-py-8": (python, "redis-py-8.txt"),
-    "redis-py-5": (python, "redis-py-5.txt"),
-    "node": (node,),
-    "go": (go,),
-    "java": (java,),
+    "redis-py-8": (python, CLIENTS / "python" / "redis-py-8.txt", CACHE / "python" / "redis-py-8"),
+    "redis-py-5": (python, CLIENTS / "python" / "redis-py-5.txt", CACHE / "python" / "redis-py-5"),
+    "node": (node, CLIENTS / "node", CACHE / "node"),
+    "go": (go, CLIENTS / "go", CACHE / "go" / "clients.test"),
+    "java": (java, CLIENTS / "java", CACHE / "java"),
+    "redis-server": (programs, "redis-server"),
+    "libraries-python": (python, LIBRARIES / "python" / "requirements.txt", CACHE / "libraries" / "python"),
+    "libraries-node": (node, LIBRARIES / "node", CACHE / "libraries" / "node"),
+    "libraries-go": (go, LIBRARIES / "go", CACHE / "libraries" / "go" / "libraries.test"),
+    "libraries-java": (java, LIBRARIES / "java", CACHE / "libraries" / "java"),
 }
 
 

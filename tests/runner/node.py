@@ -87,7 +87,7 @@ def nodes_for_a_suite(binary, args):
         try:
             node.start()
             guarded.start()
-            control = _serve_control(node)
+            control = serve_control(node)
             yield {
                 "TOLLGATE_HOST": "127.0.0.1",
                 "TOLLGATE_PORT": str(node.port),
@@ -105,7 +105,7 @@ def nodes_for_a_suite(binary, args):
             guarded.remove()
 
 
-def _serve_control(node):
+def serve_control(node):
     """`POST /restart`: kills the open node with SIGKILL and answers once it serves again on the same port."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -60,9 +60,14 @@ fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
         reply.bulk(tip.as_bytes());
     }
     let fixed = spec.first_key().is_some();
-    reply.set(usize::from(fixed) + usize::from(spec.counted > 0));
-    if fixed {
-        write_key_spec(reply, spec);
+    let has_later = !spec.later_key_use.is_empty();
+    reply.set(usize::from(fixed) + usize::from(has_later) + usize::from(spec.counted > 0));
+    let (first, last, step) = spec.keys;
+    if has_later {
+        write_key_spec(reply, (first, first, 1), spec.key_use);
+        write_key_spec(reply, (first + 1, last, step), spec.later_key_use);
+    } else if fixed {
+        write_key_spec(reply, spec.keys, spec.key_use);
     }
     if spec.counted > 0 {
         write_counted_keys(reply, spec);
@@ -85,12 +90,11 @@ fn write_set(reply: &mut ReplyWriter<'_>, words: impl ExactSizeIterator<Item = &
 }
 
 /// Where the keys are: from the first one on, to `last` positions after it or before the end.
-fn write_key_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
-    let (first, last, step) = spec.keys;
+fn write_key_spec(reply: &mut ReplyWriter<'_>, (first, last, step): (i16, i16, i16), key_use: &[&'static str]) {
     let last_from_first = if last > 0 { last - first } else { last };
     reply.map(3);
     reply.bulk(b"flags");
-    write_set(reply, spec.key_use.iter().copied());
+    write_set(reply, key_use.iter().copied());
     reply.bulk(b"begin_search");
     write_search(reply, "index", &[("index", first)]);
     reply.bulk(b"find_keys");
@@ -101,10 +105,13 @@ fn write_key_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     );
 }
 
-/// Where the number of keys is, with the keys behind it. Where there are fixed keys besides, those are written to, as by `*STORE`.
+/// What happens to keys whose number is given where there are fixed keys besides: those are written to, as by `*STORE`.
+const COUNTED_AFTER_FIXED_USE: &[&str] = &["RO", "access"];
+
+/// Where the number of keys is, with the keys behind it.
 fn write_counted_keys(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     let flags = match spec.first_key() {
-        Some(_) => &["RO", "access"],
+        Some(_) => COUNTED_AFTER_FIXED_USE,
         None => spec.key_use,
     };
     reply.map(3);
@@ -232,10 +239,16 @@ pub(crate) fn get_keys_and_flags(call: &mut ConnectionCall<'_>) -> Result<(), Co
     let (spec, keys) = find_keys(call.request)?;
     let mut reply = call.reply();
     reply.array(keys.len());
-    for key in keys {
+    for (number, key) in keys.into_iter().enumerate() {
         reply.array(2);
         reply.bulk(key);
-        write_set(&mut reply, spec.key_use.iter().copied());
+        let key_use = match number {
+            0 => spec.key_use,
+            _ if spec.counted > 0 && spec.first_key().is_some() => COUNTED_AFTER_FIXED_USE,
+            _ if spec.later_key_use.is_empty() => spec.key_use,
+            _ => spec.later_key_use,
+        };
+        write_set(&mut reply, key_use.iter().copied());
     }
     Ok(())
 }

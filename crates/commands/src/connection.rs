@@ -129,6 +129,14 @@ pub(crate) fn ping(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
         2 => Some(call.request.arg(1)),
         _ => return Err(CommandError::Arity("ping".to_owned())),
     };
+    if call.session.subscriptions.is_some() && call.session.proto == Proto::Resp2 {
+        // What a connection that listens reads looks like a message.
+        let mut reply = call.reply();
+        reply.array(2);
+        reply.bulk(b"pong");
+        reply.bulk(message.unwrap_or_default());
+        return Ok(());
+    }
     match message {
         None => call.reply().simple("PONG"),
         Some(message) => call.reply().bulk(message),

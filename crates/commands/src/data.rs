@@ -67,6 +67,8 @@ typed!(SortedSet, SortedSet::is_empty);
 pub(crate) struct Edit<'a, T> {
     value: &'a mut T,
     inverses: Option<&'a mut Vec<Inverse<T>>>,
+    /// The inverse that was noted first brings back all of it.
+    copied: bool,
     changed: bool,
 }
 
@@ -83,24 +85,38 @@ impl<'a, T> Edit<'a, T> {
         Self {
             value,
             inverses,
+            copied: false,
             changed: false,
         }
     }
 
     /// Whether the inverse of a change has to be noted.
     pub(crate) fn notes(&self) -> bool {
-        self.inverses.is_some()
+        self.inverses.is_some() && !self.copied
     }
 
     /// Notes what takes the change back that comes next, or that was just made. Nothing happens where no inverse is wanted; ask
     /// [`Edit::notes`] before making an expensive one.
     pub(crate) fn note(&mut self, inverse: impl FnOnce(&mut T) + 'static) {
-        if let Some(inverses) = &mut self.inverses {
+        if let Some(inverses) = self.inverses.as_mut().filter(|_| !self.copied) {
             inverses.push(Box::new(inverse));
         }
     }
 
-    /// The value, to change how it is kept and nothing that a client would call a change. No inverse undoes that.
+    /// Notes a copy of the value, after which none of this edit's changes has to be noted: where an inverse would not bring back the
+    /// order of the elements, or how they are kept.
+    pub(crate) fn note_copy(&mut self)
+    where
+        T: Clone + 'static,
+    {
+        if self.notes() {
+            let before = self.value.clone();
+            self.note(move |value| *value = before);
+            self.copied = true;
+        }
+    }
+
+    /// The value, to change it without that counting as a change: only how it is kept, or until it turns out whether anything changes.
     pub(crate) fn unmarked(&mut self) -> &mut T {
         self.value
     }

@@ -111,6 +111,9 @@ pub enum CommandError {
     /// A string that would become longer than the node takes.
     #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
     StringTooLong,
+    /// More random elements, of which one may come again, than one command may answer.
+    #[error("ERR too many random elements, at most {0}")]
+    TooManyPicks(usize),
     /// The offset of a bit that is no integer, is negative, or is one that no string is long enough for.
     #[error("ERR bit offset is not an integer or out of range")]
     BitOffset {
@@ -149,6 +152,15 @@ pub enum CommandError {
     /// More scripts, or longer ones, than the node keeps.
     #[error("ERR too many scripts, at most {} of {} bytes together; SCRIPT FLUSH forgets them", .0.scripts, .0.bytes)]
     TooManyScripts(ScriptsLimits),
+    /// A connection that wants to listen to more than it may.
+    #[error("ERR too many subscriptions, at most {0} a connection")]
+    TooManySubscriptions(usize),
+    /// A message for a worker that has not sent the ones before.
+    #[error("BUSY subscribers are too far behind, try again")]
+    SubscribersBehind,
+    /// CLIENT UNBLOCK with ERROR.
+    #[error("UNBLOCKED client unblocked via CLIENT UNBLOCK")]
+    Unblocked,
     /// EXEC of a transaction in which a command was refused.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAbort,

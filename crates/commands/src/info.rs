@@ -112,7 +112,7 @@ fn clients(facts: &Facts<'_>, lines: &mut Lines<'_>) {
     lines.put("connected_clients", facts.totals.connections);
     lines.put("cluster_connections", 0);
     lines.put("maxclients", facts.about.connections_max);
-    lines.put("blocked_clients", 0);
+    lines.put("blocked_clients", facts.totals.blocked);
     lines.put("tracking_clients", 0);
     lines.put("clients_in_timeout_table", 0);
 }

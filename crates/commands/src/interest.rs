@@ -52,12 +52,17 @@ impl Wakeup {
     }
 }
 
+/// Watched keys up to which nobody looks for those that are no longer.
+const TIDY_MIN: usize = 1_024;
+
 type KeyOf = (Space, Box<[u8]>);
 
 /// What is to be told of changes in a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Interest {
     watched: HashMap<KeyOf, Vec<Arc<WatchMark>>>,
+    /// Watched keys at which those are looked for that nobody watches any more.
+    tidy_at: usize,
     /// Longest first.
     waiting: HashMap<KeyOf, VecDeque<Arc<Wakeup>>>,
     /// Keys of other shards that are here, and whether they have changed.
@@ -156,6 +161,14 @@ impl Shard {
         // What has expired already is no change later.
         self.expire_if_due(env, key);
         let db = env.db;
+        let watched = &mut self.interest.watched;
+        if watched.len() >= self.interest.tidy_at {
+            watched.retain(|_, marks| {
+                marks.retain(|mark| Arc::strong_count(mark) > 1);
+                !marks.is_empty()
+            });
+            self.interest.tidy_at = (2 * watched.len()).max(TIDY_MIN);
+        }
         let marks = self.interest.watched.entry((Space::Db(db), key.into())).or_default();
         // Those of connections that no longer watch.
         marks.retain(|mark| Arc::strong_count(mark) > 1);
@@ -187,13 +200,5 @@ impl Shard {
         {
             first.call();
         }
-    }
-
-    /// Forgets marks of connections that no longer watch. To be called now and then.
-    pub(crate) fn forget_watches(&mut self) {
-        self.interest.watched.retain(|_, marks| {
-            marks.retain(|mark| Arc::strong_count(mark) > 1);
-            !marks.is_empty()
-        });
     }
 }

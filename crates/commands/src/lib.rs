@@ -6,6 +6,7 @@
 
 mod batch;
 mod bits;
+mod blocking;
 mod check;
 mod client;
 mod client_list;
@@ -14,25 +15,33 @@ mod command_info;
 mod connection;
 mod data;
 mod data_copy;
+mod double;
+mod draws;
+mod elements;
 mod env;
 mod error;
 mod expiry;
 mod glob;
+mod hashes;
 mod holds;
 mod info;
 mod interest;
 mod keys;
 mod keyspace;
+mod lists;
 mod lookup;
 mod node_view;
 mod object;
+mod pubsub;
 mod rename;
 mod room;
 mod rules;
 mod scripts;
 mod server;
 mod session;
+mod sets;
 mod shard;
+mod sorted_sets;
 mod stats;
 mod strings;
 mod syntax;
@@ -43,11 +52,15 @@ mod test_node;
 mod test_request;
 #[cfg(test)]
 mod test_shard;
+#[cfg(test)]
+mod test_undo;
 mod transaction;
 mod ttl;
 mod undo;
+mod work;
 
 pub use batch::Batch;
+pub use blocking::Blocking;
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
@@ -60,9 +73,10 @@ pub use keyspace::{
 };
 pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
+pub use pubsub::{Delivery, PubSub, Published, Subscriptions};
 pub use scripts::{
-    KeyNeed, Killed, Names, Needs, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource, ScriptStep,
-    Scripts, ScriptsLimits,
+    KeyNeed, Killed, Names, Needs, ScriptBound, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource,
+    ScriptStep, Scripts, ScriptsLimits,
 };
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
@@ -71,6 +85,7 @@ pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec
 pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;
+pub use work::Popped;
 
 /// The version of Redis whose commands, options, errors and replies these are.
 pub const REDIS_VERSION: &str = "7.2.4";

@@ -1,6 +1,6 @@
 //! What commands about the connection and the server may ask of the node that runs them.
 
-use crate::{CommandError, Env, KeyspaceLimits, Scripts, Session, WhenFull};
+use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, Session, WhenFull};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,6 +35,15 @@ pub trait NodeView {
     /// The scripts that the node knows.
     fn scripts(&self) -> &Scripts;
 
+    /// Who listens to what.
+    fn pubsub(&self) -> &Arc<PubSub>;
+
+    /// Sends a message to listeners of a worker.
+    ///
+    /// # Errors
+    /// The worker is too far behind.
+    fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError>;
+
     /// The slots of each shard, in ascending order.
     fn shard_slots(&self) -> Arc<[Range<u16>]>;
 
@@ -43,6 +52,9 @@ pub trait NodeView {
 
     /// All client connections of the node, in the order of their ids. What they did last may be a little behind.
     fn clients(&self) -> Vec<ClientInfo>;
+
+    /// Ends the wait of a connection in BLPOP and the like, as if its time were over, or with an error. `false` if it does not wait.
+    fn unblock_client(&self, id: u64, with_error: bool) -> bool;
 
     /// Closes the connection of that id, without waiting for it. `false` if there is none.
     fn close_client(&self, id: u64) -> bool;
@@ -73,6 +85,8 @@ pub struct About {
     pub connections_max: usize,
     /// Most bytes of the patterns of one command.
     pub pattern_bytes_max: usize,
+    /// Most channels and patterns that one connection listens to.
+    pub subscriptions_max: usize,
     /// Most bytes that entries may take; 0 sets no bound.
     pub max_memory_bytes: u64,
     /// What happens at that bound.
@@ -93,6 +107,8 @@ pub struct PolicyLabel {
 pub struct Totals {
     /// Client connections now.
     pub connections: u64,
+    /// Those that wait for a key to have something.
+    pub blocked: u64,
     /// Client connections so far.
     pub connections_received: u64,
     /// Client connections refused for want of room.

@@ -18,7 +18,7 @@ pub(crate) use manage::{exists, flush, help, kill, load};
 pub use host::{ScriptHost, ScriptLimits};
 pub use names::Names;
 pub use registry::{Killed, ScriptSource, Scripts, ScriptsLimits};
-pub use run::{KeyNeed, Needs, ScriptRun, ScriptStep};
+pub use run::{KeyNeed, Needs, ScriptBound, ScriptRun, ScriptStep};
 
 /// The commands that run a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::node_view::{ClientInfo, NodeView};
 use crate::table::Spec;
-use crate::{CommandError, Env, Transaction, Watching};
+use crate::{CommandError, Env, Published, Subscriptions, Transaction, Watching};
 use std::net::SocketAddr;
 use tollgate_protocol::Proto;
 
@@ -10,7 +10,7 @@ use tollgate_protocol::Proto;
 pub const CLIENT_NAME_MAX_BYTES: usize = 4096;
 
 /// The state of one connection.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Session {
     /// Number of the connection, unique while the node runs.
     pub id: u64,
@@ -36,6 +36,12 @@ pub struct Session {
     pub last_active_us: u64,
     /// The last command.
     pub last_command: Option<&'static str>,
+    /// The worker that serves it.
+    pub worker: usize,
+    /// What it listens to.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Messages to be published when the script or transaction stands that is under way; without one they are sent at once.
+    pub published: Option<Vec<Published>>,
     /// What was queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// What WATCH named.
@@ -50,7 +56,7 @@ pub struct Session {
 
 impl Session {
     /// The session of a new connection. It is authenticated if the node asks for no password.
-    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, now_us: u64, node: &dyn NodeView) -> Self {
+    pub fn new(id: u64, worker: usize, peer: SocketAddr, local: SocketAddr, now_us: u64, node: &dyn NodeView) -> Self {
         Self {
             id,
             db: 0,
@@ -64,6 +70,9 @@ impl Session {
             created_us: now_us,
             last_active_us: now_us,
             last_command: None,
+            worker,
+            subscriptions: None,
+            published: None,
             transaction: None,
             watching: None,
             name: Box::default(),
@@ -90,6 +99,9 @@ impl Session {
             created_us: 0,
             last_active_us: 0,
             last_command: None,
+            worker: 0,
+            subscriptions: None,
+            published: Some(Vec::new()),
             transaction: None,
             watching: None,
             name: Box::default(),
@@ -107,11 +119,16 @@ impl Session {
     /// `NOAUTH`.
     #[inline]
     pub fn may_run(&self, spec: &Spec) -> Result<(), CommandError> {
-        if self.authenticated || spec.has_flag("no_auth") {
-            Ok(())
-        } else {
-            Err(CommandError::NoAuth)
+        if !self.authenticated && !spec.has_flag("no_auth") {
+            return Err(CommandError::NoAuth);
         }
+        if self.subscriptions.is_some() && self.proto == Proto::Resp2 && !may_run_subscribed(spec) {
+            let name = spec.name;
+            return Err(CommandError::Other(format!(
+                "Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+            )));
+        }
+        Ok(())
     }
 
     /// Notes that a command is about to run.
@@ -187,8 +204,14 @@ impl Session {
         self.no_touch = false;
         self.transaction = None;
         self.watching = None;
+        self.subscriptions = None;
         self.note_change();
     }
+}
+
+/// Whether a command may run on a connection of RESP2 that listens: it can read nothing but messages there.
+fn may_run_subscribed(spec: &Spec) -> bool {
+    spec.name.ends_with("subscribe") || matches!(spec.name, "ping" | "quit" | "reset")
 }
 
 #[cfg(test)]
@@ -199,7 +222,7 @@ mod tests {
     #[test]
     fn a_session_is_noted_when_it_changes_and_now_and_then() {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let mut session = Session::new(1, address, address, 1_000, &TestNode::default());
+        let mut session = Session::new(1, 0, address, address, 1_000, &TestNode::default());
         assert!(session.is_worth_noting(100), "new");
         session.take_changed();
         assert!(!session.is_worth_noting(100));

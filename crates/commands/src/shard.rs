@@ -1,6 +1,7 @@
 //! A shard: the entries of a range of slots, and the policies that decide on them. One thread owns it.
 
 use crate::check::{CheckQueue, OrderMemo};
+use crate::draws::Draws;
 use crate::env::Env;
 use crate::error::CommandError;
 use crate::holds::Holds;
@@ -8,6 +9,7 @@ use crate::interest::Interest;
 use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
+use crate::work::Popped;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
@@ -52,6 +54,10 @@ pub struct ShardConfig {
     pub idle_us: u64,
     /// The longest that a string may become, in bytes.
     pub string_bytes_max: usize,
+    /// The longest pattern of one command, in bytes.
+    pub pattern_bytes_max: usize,
+    /// Random elements that one command may answer where one can come again.
+    pub random_picks_max: usize,
     /// Seed of the hashes of values' elements; one a node, so that a value can be lent.
     pub hash_seed: HashSeed,
 }
@@ -100,7 +106,9 @@ pub struct Shard {
     pub(crate) when_full: WhenFull,
     idle_us: u64,
     pub(crate) string_bytes_max: usize,
-    draw: u64,
+    pub(crate) pattern_bytes_max: usize,
+    pub(crate) random_picks_max: usize,
+    draws: Draws,
     pub(crate) trash: Vec<Trash>,
     pub(crate) hash_seed: HashSeed,
     /// What the run that is under way has written, if that may have to be taken back.
@@ -167,7 +175,9 @@ impl Shard {
             when_full: config.when_full,
             idle_us: config.idle_us,
             string_bytes_max: config.string_bytes_max,
-            draw: config.seed,
+            pattern_bytes_max: config.pattern_bytes_max,
+            random_picks_max: config.random_picks_max,
+            draws: Draws::new(config.seed),
             trash: Vec::new(),
             hash_seed: config.hash_seed,
             undo: None,
@@ -214,6 +224,18 @@ impl Shard {
                 Ok(Some(rest)) => return Step::More(rest),
                 Err(error) => Err(error),
             },
+            // Whoever can wait calls it otherwise.
+            Run::Block(blocking) => {
+                match (blocking.timeout)(request).and_then(|_| (blocking.attempt)(self, env, request, out)) {
+                    Ok(Popped::All) => Ok(()),
+                    Ok(Popped::More(rest)) => return Step::More(rest),
+                    Ok(Popped::Nothing) => {
+                        blocking.write_nothing(&mut ReplyWriter::new(out, env.proto), true);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                }
+            }
             Run::EachKey(run) => {
                 let count = (1..request.len())
                     .map(|i| run(self, env, request.arg(i)))
@@ -238,6 +260,8 @@ impl Shard {
                     CommandError::StringTooLong | CommandError::BitOffset { beyond_bound: true } => {
                         self.stats.strings_too_long += 1;
                     }
+                    CommandError::PatternTooLong(_) => self.stats.patterns_too_long += 1,
+                    CommandError::TooManyPicks(_) => self.stats.too_many_picks += 1,
                     _ => {}
                 }
                 error.write(out, env.proto);
@@ -261,6 +285,11 @@ impl Shard {
             queue.note_end(out.len());
         }
         done
+    }
+
+    /// Commands refused since the last call because their pattern was too long.
+    pub fn take_patterns_too_long(&mut self) -> u64 {
+        std::mem::take(&mut self.stats.patterns_too_long)
     }
 
     /// What the shard has counted.
@@ -386,13 +415,14 @@ impl Shard {
         true
     }
 
-    /// The next number of a cheap pseudo-random sequence (SplitMix64).
+    /// The next number of a cheap pseudo-random sequence.
     pub(crate) fn next_draw(&mut self) -> u64 {
-        self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.draw;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.draws.next()
+    }
+
+    /// A sequence of its own, for a command that draws while it reads a value.
+    pub(crate) fn draws(&mut self) -> Draws {
+        Draws::new(self.draws.next())
     }
 
     /// Whether what is stored under `live` can be checked under `asked`. Not if it is a Redis value.

@@ -70,6 +70,10 @@ pub struct ShardStats {
     pub keys_too_long: u64,
     /// Commands refused because a string would have become too long.
     pub strings_too_long: u64,
+    /// Commands refused because their pattern was too long, since they were last taken.
+    pub(crate) patterns_too_long: u64,
+    /// Commands refused because they asked for too many random elements.
+    pub too_many_picks: u64,
 }
 
 impl ShardStats {

@@ -2,7 +2,7 @@
 //!
 //! A word in capitals is written as it is, one in small letters stands for a value, `a|b` for one of them, `[…]` for
 //! something that may be left out, and `[...]` after something that it may come again. A word in capitals before a value
-//! belongs to it; `< … | … >` is one of several sequences.
+//! belongs to it; `< … | … >` is one of several sequences, and `< … >` one sequence that comes as a whole.
 
 /// An argument, in the terms of `COMMAND DOCS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,8 +79,8 @@ fn value_type(name: &str) -> &'static str {
     match name {
         "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" => "key",
         "pattern" => "pattern",
-        "amount" | "b" | "c" | "client-id" | "count" | "cursor" | "index" | "max_burst" | "n" | "period"
-        | "protover" | "quantity" | "seconds" => "integer",
+        "amount" | "b" | "c" | "client-id" | "count" | "cursor" | "increment" | "index" | "limit" | "numkeys"
+        | "max_burst" | "n" | "period" | "protover" | "quantity" | "seconds" => "integer",
         _ => "string",
     }
 }
@@ -169,7 +169,11 @@ impl Words {
                 _ => break,
             }
         }
-        let arguments: Vec<Argument> = sequences.into_iter().map(grouped).collect();
+        let mut arguments: Vec<Argument> = sequences.into_iter().map(grouped).collect();
+        if arguments.len() == 1 {
+            // Not empty, as just seen.
+            return arguments.remove(0);
+        }
         let name = arguments
             .iter()
             .map(|argument| argument.name.as_str())

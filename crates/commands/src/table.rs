@@ -1,11 +1,13 @@
 //! Every command, declared once. Dispatch, arity, routing by key, `COMMAND`, `COMMAND DOCS` and the README's list read this table.
 
 mod bitmap;
+mod blocking;
 mod cluster;
 mod connection;
 mod generic;
 mod hash;
 mod list;
+mod pubsub;
 mod script;
 mod server;
 mod set;
@@ -14,6 +16,7 @@ mod string;
 mod tollgate;
 mod transaction;
 
+use crate::blocking::Blocking;
 use crate::check::Order;
 use crate::keyspace::KeyspaceCommand;
 use crate::node_view::ConnectionCall;
@@ -57,6 +60,8 @@ pub enum Run {
     EachKey(fn(&mut Shard, &Env, &[u8]) -> Result<i64, CommandError>),
     /// Over all shards, step by step.
     Keyspace(KeyspaceCommand),
+    /// In a shard that has all of its keys, as soon as one of them has something.
+    Block(&'static Blocking),
     /// A script's run.
     Script(ScriptCommand),
     /// By the connection's worker, which also waits where there is something to wait for.
@@ -93,6 +98,8 @@ pub struct Spec {
     pub counted: usize,
     /// What happens to the keys, in the words of key specifications (`RO`, `RW`, `RM`, `access`, `update`, `delete`).
     pub key_use: &'static [&'static str],
+    /// The same for the keys after the first, where something else happens to them.
+    pub later_key_use: &'static [&'static str],
     /// ACL categories that do not follow from the flags and the group.
     pub categories: &'static [&'static str],
     /// Tips for clients and proxies (<https://redis.io/docs/latest/develop/reference/command-tips/>).
@@ -122,6 +129,7 @@ impl Spec {
         keys: (0, 0, 0),
         counted: 0,
         key_use: &[],
+        later_key_use: &[],
         categories: &[],
         tips: &[],
         group: "",
@@ -181,13 +189,15 @@ impl Spec {
     }
 }
 
-const FAMILIES: [&[Spec]; 13] = [
+const FAMILIES: [&[Spec]; 15] = [
     bitmap::SPECS,
+    blocking::SPECS,
     cluster::SPECS,
     connection::SPECS,
     generic::SPECS,
     hash::SPECS,
     list::SPECS,
+    pubsub::SPECS,
     script::SPECS,
     server::SPECS,
     set::SPECS,
@@ -303,7 +313,7 @@ mod tests {
             match spec.run {
                 Run::Check(_) | Run::Key(_) => assert_eq!(spec.keys, (at, at, 1), "{}", spec.name),
                 Run::EachKey(_) => assert_eq!(spec.keys, (1, -1, 1), "{}", spec.name),
-                Run::Keys(_) => assert!(spec.keys.0 > 0 || spec.counted > 0, "{}", spec.name),
+                Run::Keys(_) | Run::Block(_) => assert!(spec.keys.0 > 0 || spec.counted > 0, "{}", spec.name),
                 Run::Container | Run::Connection(_) | Run::Keyspace(_) | Run::Script(_) => {
                     assert_eq!(spec.keys, (0, 0, 0), "{}", spec.name)
                 }
@@ -327,7 +337,8 @@ mod tests {
             }
             let writes = spec.has_flag("write");
             assert!(!(writes && spec.has_flag("readonly")), "{}", spec.name);
-            if !spec.key_use.is_empty() {
+            // What a script does with its keys, its flags do not say.
+            if !spec.key_use.is_empty() && !matches!(spec.run, Run::Script(_)) {
                 assert_eq!(writes, spec.key_use[0] != "RO", "{}", spec.name);
             }
         }

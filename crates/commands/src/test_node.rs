@@ -1,7 +1,7 @@
 //! A node for unit tests.
 
 use crate::node_view::{About, ClientInfo, NodeView, PolicyLabel, Totals};
-use crate::{Env, KeyspaceLimits, Scripts, ScriptsLimits, Session, WhenFull};
+use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, ScriptsLimits, Session, WhenFull};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub(crate) struct TestNode {
     pub clients: Vec<ClientInfo>,
     pub closed: RefCell<Vec<u64>>,
     pub scripts: Scripts,
+    pub pubsub: Arc<PubSub>,
+    pub delivered: RefCell<Vec<(usize, Delivery)>>,
 }
 
 impl Default for TestNode {
@@ -33,6 +35,7 @@ impl Default for TestNode {
                 config_file: String::new(),
                 connections_max: 10_000,
                 pattern_bytes_max: 512,
+                subscriptions_max: 4,
                 max_memory_bytes: 0,
                 when_full: WhenFull::Shed,
             },
@@ -44,6 +47,8 @@ impl Default for TestNode {
                 scripts: 10,
                 bytes: 1000,
             }),
+            pubsub: Arc::default(),
+            delivered: RefCell::default(),
         }
     }
 }
@@ -91,6 +96,15 @@ impl NodeView for TestNode {
         &self.scripts
     }
 
+    fn pubsub(&self) -> &Arc<PubSub> {
+        &self.pubsub
+    }
+
+    fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError> {
+        self.delivered.borrow_mut().push((worker, delivery));
+        Ok(())
+    }
+
     fn shard_slots(&self) -> Arc<[Range<u16>]> {
         Arc::from([0..tollgate_store::SLOTS])
     }
@@ -106,6 +120,10 @@ impl NodeView for TestNode {
         self.clients.clone()
     }
 
+    fn unblock_client(&self, _: u64, _: bool) -> bool {
+        false
+    }
+
     fn close_client(&self, id: u64) -> bool {
         self.closed.borrow_mut().push(id);
         self.clients.iter().any(|client| client.id == id)
@@ -115,7 +133,7 @@ impl NodeView for TestNode {
 /// A session of that node.
 pub(crate) fn session(node: &TestNode, id: u64) -> Session {
     let address = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
-    Session::new(id, address(40_000 + id as u16), address(6379), 1_000_000, node)
+    Session::new(id, 0, address(40_000 + id as u16), address(6379), 1_000_000, node)
 }
 
 /// Resolves and runs a connection command as the node does, and returns what the client reads.

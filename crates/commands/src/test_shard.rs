@@ -49,6 +49,8 @@ impl TestShards {
                 when_full: WhenFull::Shed,
                 idle_us: 3_600_000_000,
                 string_bytes_max: 1 << 20,
+                pattern_bytes_max: TEST_LIMITS.pattern_bytes_max,
+                random_picks_max: 10_000,
                 hash_seed,
             })
             .unwrap()
@@ -89,8 +91,9 @@ impl TestShards {
         with_line(line, |request| {
             match self.table.resolve(request, &mut LastCommand::default()) {
                 Err(error) => error.write(&mut out, env.proto),
-                Ok((spec, Some(key))) => {
-                    let owner = self.owner(request.arg(key));
+                Ok((spec, _)) if !matches!(spec.run, Run::Keyspace(_) | Run::Connection(_)) => {
+                    let key = spec.key_positions(request).next();
+                    let owner = key.map_or(0, |key| self.owner(request.arg(key)));
                     let mut queue = CheckQueue::default();
                     let shard = &mut self.shards[owner];
                     match shard.run(&env, &mut queue, spec, request, &mut out) {
@@ -100,7 +103,7 @@ impl TestShards {
                     }
                     while self.shards[owner].flush(&env, &mut queue, &mut out) == Flow::Yield {}
                 }
-                Ok((spec, None)) => {
+                Ok((spec, _)) => {
                     let Run::Keyspace(command) = spec.run else {
                         panic!("{} needs no shard", spec.name)
                     };

@@ -190,6 +190,7 @@ impl Connection {
         buffers.input = input;
         self.partial = partial;
         self.client.note(&mut self.session);
+        self.link.proto.set(self.session.proto);
         let counters = worker.counters();
         counters.received_bytes.add(filled as u64);
         if self.link.is_in_round() {

@@ -4,6 +4,7 @@ mod accept;
 pub mod admin;
 mod admin_thread;
 mod backend;
+mod blocking;
 mod clients;
 mod clock;
 pub mod config;

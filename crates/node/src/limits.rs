@@ -147,10 +147,22 @@ bounds! {
     watched_keys / WatchedKeys: 10_000, Count(1, 1 << 20), "keys",
         "WATCH gets the error",
         "ERR too many watched keys";
-    /// Bytes of the patterns of one command: of KEYS, SCAN, CONFIG GET or COMMAND LIST.
+    /// Channels and patterns that one connection listens to.
+    subscriptions / Subscriptions: 100_000, Count(1, 1 << 24), "subscriptions",
+        "the command gets the error",
+        "ERR too many subscriptions";
+    /// Bytes of published messages on their way to the listeners of one worker.
+    published_bytes / PublishedBytes: 64 * MIB, Bytes(1 << 16, 1 << 36), "bytes",
+        "PUBLISH gets the error, and the message does not go to the listeners of that worker",
+        "BUSY subscribers are too far behind";
+    /// Bytes of the patterns of one command: of KEYS, SCAN and its like, CONFIG GET or COMMAND LIST.
     pattern_bytes / PatternBytes: 512, Bytes(16, 1 << 12), "bytes",
         "the command gets the error",
         "ERR pattern is longer than";
+    /// Random elements that one command answers where one can come again, as SRANDMEMBER with a negative count.
+    random_picks / RandomPicks: 1_000_000, Count(1, 1 << 32), "elements",
+        "the command gets the error",
+        "ERR too many random elements";
     /// Rules of the file.
     rules / Rules: RULES_MAX, Count(0, RULES_MAX as u64), "rules",
         "the node does not start",
@@ -188,6 +200,10 @@ bounds! {
     ScriptBudget: "script_budget_ms", "script.budget_ms",
         "the script is ended, what it wrote is taken back, and its client gets the error",
         "ERR Script stopped after its budget";
+    /// Time that one run of a script may spend in something that cannot be interrupted.
+    ScriptStep: "script_step_ms", "script.step_ms",
+        "the script is ended, what it wrote is taken back, and its client gets the error",
+        "ERR Script stopped after";
     /// Memory that one run of a script may add.
     ScriptMemory: "script_memory_bytes", "script.memory_bytes",
         "the script is ended, what it wrote is taken back, and its client gets the error",
@@ -241,7 +257,7 @@ mod tests {
         for bound in Bound::ALL {
             let error = bound.error();
             let prefix = error.split(' ').next().unwrap_or_default();
-            assert!(["", "ERR", "BUSY", "OOM"].contains(&prefix), "{error}");
+            assert!(["", "ERR", "BUSY", "OOM", "TRYAGAIN"].contains(&prefix), "{error}");
             assert!(!error.contains(['\r', '\n']));
         }
     }

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::task::{Context, Waker};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
+use tollgate_protocol::Proto;
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,9 @@ pub struct Link {
     in_round: Cell<bool>,
     /// Whether a reply could not be sent.
     broken: Cell<bool>,
-    /// Replies of a round that the client did not take at once. The task sends them before it does anything else.
+    /// The protocol that its client reads.
+    pub proto: Cell<Proto>,
+    /// Replies of a round that the client did not take at once, and messages. The task sends them before it does anything else.
     owed: RefCell<Vec<u8>>,
     /// Wakes the task while it waits for requests.
     waker: RefCell<Option<Waker>>,
@@ -40,6 +43,7 @@ impl Link {
     pub fn new(out: OwnedWriteHalf) -> Self {
         Self {
             phase: Cell::new(Phase::Idle),
+            proto: Cell::default(),
             leave: Cell::new(false),
             in_round: Cell::new(false),
             broken: Cell::new(false),
@@ -92,6 +96,11 @@ impl Link {
     /// Sends the replies of a round; what the client does not take at once is owed.
     pub fn leave_round(&self, replies: &[u8]) {
         self.in_round.set(false);
+        if self.owes() {
+            // Messages came meanwhile; what is sent in parts must stay together.
+            self.owed.borrow_mut().extend_from_slice(replies);
+            return self.wake();
+        }
         let Ok(sent) = self.try_send(replies) else {
             self.broken.set(true);
             return self.wake();
@@ -100,6 +109,23 @@ impl Link {
             self.owed.borrow_mut().extend_from_slice(&replies[sent..]);
             self.wake();
         }
+    }
+
+    /// Sends a message that answers nothing, after what is being sent now. A client that has not taken `owed_max` bytes of such yet is
+    /// given up: `false`.
+    pub fn push(&self, message: &[u8], owed_max: usize) -> bool {
+        let mut owed = self.owed.borrow_mut();
+        if owed.len() + message.len() > owed_max {
+            owed.clear();
+            self.broken.set(true);
+            // Its task may be waiting for the client to take something: now that fails.
+            let _ = socket2::SockRef::from(self.socket()).shutdown(std::net::Shutdown::Both);
+        } else {
+            owed.extend_from_slice(message);
+        }
+        drop(owed);
+        self.wake();
+        !self.broken.get()
     }
 
     /// Whether a reply could not be sent, so that there is no point in going on.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, mpsc, oneshot};
-use tollgate_commands::{CommandError, KeyNeed, Loan, RunId, Wakeup, WatchMark};
+use tollgate_commands::{CommandError, Delivery, KeyNeed, Loan, RunId, Wakeup, WatchMark};
 use tollgate_protocol::Proto;
 use tollgate_store::slot_of;
 
@@ -33,6 +33,8 @@ pub enum KeyJob {
     Wait(u8, Box<[u8]>, Arc<Wakeup>, oneshot::Sender<()>),
     /// Do so no longer.
     PassOn(u8, Box<[u8]>, Arc<Wakeup>),
+    /// A published message.
+    Deliver(Delivery),
 }
 
 /// Who waits for keys of this worker's shard that are held.
@@ -334,6 +336,7 @@ impl Worker {
                     let _ = done.send(());
                 }
                 KeyJob::PassOn(db, key, wakeup) => self.shard.borrow_mut().pass_on(db, &key, &wakeup),
+                KeyJob::Deliver(delivery) => self.push_message(&delivery),
             }
         }
     }

@@ -1,8 +1,10 @@
 //! What all threads of a node share.
 
+use crate::blocking::Blocked;
 use crate::clients::Clients;
 use crate::clock::NodeClock;
 use crate::config::Config;
+use crate::limits::Bound;
 use crate::loans::KeyJob;
 use crate::metrics::{Counter, Metrics};
 use crate::order::Lost;
@@ -14,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot};
 use tollgate_commands::{
-    About, CommandTable, DirectCheck, KeyspaceAnswer, KeyspaceOp, PolicyLabel, Scripts, ScriptsLimits,
+    About, CommandError, CommandTable, Delivery, DirectCheck, KeyspaceAnswer, KeyspaceOp, PolicyLabel, PubSub, Scripts,
+    ScriptsLimits,
 };
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::ScanLimits;
@@ -45,6 +48,12 @@ pub struct Node {
     pub policies: Vec<PolicyLabel>,
     /// The scripts that clients have given.
     pub scripts: Scripts,
+    /// Who listens to what.
+    pub pubsub: Arc<PubSub>,
+    /// The connections that wait for a key to have something.
+    pub blocked: Blocked,
+    /// Bytes of messages on their way to each worker.
+    on_their_way_bytes: Vec<AtomicUsize>,
     /// Held by every run that has keys of other shards, and all of it by one that has the whole node.
     pub borrowing: Arc<RwLock<()>>,
     mailboxes: Vec<mpsc::Sender<Job>>,
@@ -131,6 +140,9 @@ impl Node {
             rules: parts.rules,
             policies: parts.policies,
             scripts,
+            pubsub: Arc::default(),
+            blocked: Blocked::default(),
+            on_their_way_bytes: (0..workers).map(|_| AtomicUsize::default()).collect(),
             borrowing: Arc::default(),
             mailboxes: outboxes.mailboxes,
             key_jobs: outboxes.key_jobs,
@@ -190,6 +202,27 @@ impl Node {
     ) -> Result<oneshot::Receiver<CheckResult>, Lost> {
         let (reply_to, answer) = oneshot::channel();
         self.post(worker, Job::Check(db, check, reply_to)).map(|()| answer)
+    }
+
+    /// Sends a message to a worker's listeners.
+    ///
+    /// # Errors
+    /// Too many bytes are on their way to it.
+    pub fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError> {
+        let bytes = delivery.bytes();
+        let before = self.on_their_way_bytes[worker].fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > self.config.limits.published_bytes {
+            self.on_their_way_bytes[worker].fetch_sub(bytes, Ordering::Relaxed);
+            self.metrics.shared.limit_hit(Bound::PublishedBytes);
+            return Err(CommandError::SubscribersBehind);
+        }
+        self.key_job(worker, KeyJob::Deliver(delivery));
+        Ok(())
+    }
+
+    /// A message has arrived at a worker.
+    pub fn delivered(&self, worker: usize, bytes: usize) {
+        self.on_their_way_bytes[worker].fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Asks a worker something about a key of its shard. A worker that is gone answers nothing.

@@ -8,6 +8,7 @@ use tollgate_store::Keyspace;
 
 /// Publishes the shard's counts. Cheap, but not for every command.
 pub fn publish(worker: &Worker) {
+    let patterns_too_long = worker.shard.borrow_mut().take_patterns_too_long();
     let shard = worker.shard.borrow();
     let counters = worker.counters();
     let stats = shard.stats();
@@ -27,7 +28,16 @@ pub fn publish(worker: &Worker) {
         .limit_hits(Bound::MaxMemory)
         .set(stats.out_of_memory + stats.shed);
     counters.limit_hits(Bound::StringBytes).set(stats.strings_too_long);
+    counters.limit_hits(Bound::RandomPicks).set(stats.too_many_picks);
+    // The worker counts those of the commands that it runs itself.
+    counters.limit_hits(Bound::PatternBytes).add(patterns_too_long);
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);
+    counters
+        .limit_hits(Bound::CompiledScripts)
+        .set(worker.scripts.borrow().dropped());
+    if worker.index == 0 {
+        counters.limit_hits(Bound::Scripts).set(worker.node.scripts.refused());
+    }
     counters.expired.set(stats.expired);
     counters.shed.set(stats.shed);
     let store = shard.store();

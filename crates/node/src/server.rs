@@ -211,6 +211,7 @@ fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize)
             .map_or_else(String::new, |path: &Path| path.display().to_string()),
         connections_max: config.limits.connections,
         pattern_bytes_max: config.limits.pattern_bytes,
+        subscriptions_max: config.limits.subscriptions,
         max_memory_bytes: config.storage.max_memory_bytes,
         when_full: when_full(config),
     }
@@ -262,6 +263,8 @@ fn start_workers(
             when_full: when_full(&node.config),
             idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
             string_bytes_max: node.config.limits.string_bytes,
+            pattern_bytes_max: node.config.limits.pattern_bytes,
+            random_picks_max: node.config.limits.random_picks,
             hash_seed,
         };
         let (node, listener, ready) = (Arc::clone(node), listener.take(), ready.clone());

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, Run, ScriptCommand, ScriptRun, ScriptStep,
-    Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
+    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, Published, Run, ScriptCommand, ScriptRun,
+    ScriptStep, Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
 };
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::Space;
@@ -138,9 +138,12 @@ impl Worker {
                 slice_started: Instant::now(),
                 now_us,
             };
+            session.published = exec.logs.is_some().then(Vec::new);
             let needs = exec.run(&transaction, session, out).await;
             let logs = exec.logs.unwrap_or_default();
+            let published = session.published.take().unwrap_or_default();
             let Err(needs) = needs else {
+                published.iter().for_each(|published| published.send(&*self.node));
                 logs.into_iter().for_each(|log| self.shard.borrow_mut().commit(log));
                 return;
             };
@@ -232,11 +235,15 @@ impl Exec<'_> {
                     }
                 }
                 Run::Keyspace(command) => keyspace::run(self.worker, &env, command, request, out).await,
-                Run::Script(command) => self.script(command, &env, request, out).await?,
+                Run::Script(command) => {
+                    let published = self.script(command, &env, request, out).await?;
+                    session.published.get_or_insert_default().extend(published);
+                }
                 // UNWATCH, the only one that is queued: EXEC has forgotten what was watched.
                 Run::Worker(_) => ReplyWriter::new(out, session.proto).ok(),
                 Run::Container => CommandError::Syntax.write(out, session.proto),
-                Run::Check(_) | Run::Key(_) | Run::Keys(_) | Run::EachKey(_) => {
+                // What would wait elsewhere answers at once here.
+                Run::Check(_) | Run::Key(_) | Run::Keys(_) | Run::EachKey(_) | Run::Block(_) => {
                     self.in_shard(&env, spec, request, out).await;
                 }
             }
@@ -274,10 +281,7 @@ impl Exec<'_> {
     fn noted<T>(&mut self, act: impl FnOnce(&Rc<Worker>) -> T) -> T {
         let worker = self.worker;
         if let Some(logs) = &mut self.logs {
-            let log = match logs.pop() {
-                Some(log) => log,
-                None => UndoLog::default(),
-            };
+            let log: UndoLog = logs.pop().unwrap_or_default();
             worker.shard.borrow_mut().swap_log(Some(log));
         }
         let result = worker.as_run(self.keys.run(), act);
@@ -293,7 +297,7 @@ impl Exec<'_> {
         env: &Env,
         request: Request<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Needs> {
+    ) -> Result<Vec<Published>, Needs> {
         let made = {
             let mut host = self.worker.scripts.borrow_mut();
             ScriptRun::new(
@@ -309,7 +313,7 @@ impl Exec<'_> {
             Ok(run) => run.keep_log(),
             Err(error) => {
                 error.write(out, env.proto);
-                return Ok(());
+                return Ok(Vec::new());
             }
         };
         loop {
@@ -328,7 +332,10 @@ impl Exec<'_> {
             };
             run.note_spent(started.elapsed());
             match step {
-                ScriptStep::Done => break,
+                ScriptStep::Done => {
+                    self.worker.note_script(&run);
+                    break;
+                }
                 ScriptStep::Yield => {
                     for key in run.touched() {
                         if self.worker.owner_of(key) == self.worker.index {
@@ -345,6 +352,6 @@ impl Exec<'_> {
             logs.extend(run.take_log());
             logs.push(UndoLog::default());
         }
-        Ok(())
+        Ok(run.take_published())
     }
 }

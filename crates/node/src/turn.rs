@@ -242,6 +242,16 @@ impl<'a> Turn<'a> {
                 }
                 self.wrote_local();
             }
+            Run::Block(blocking) => {
+                self.finish(session).await;
+                self.buffers.unbroken = false;
+                let (worker, out) = (self.worker, &mut self.buffers.out);
+                let connection = self.connection;
+                worker
+                    .run_blocking(blocking, connection, &env, spec, request, out)
+                    .await;
+                self.refresh_clock();
+            }
             Run::Worker(command) => {
                 // MULTI and the like change nothing that others see; EXEC waits for what came before.
                 self.finish(session).await;

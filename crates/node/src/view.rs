@@ -5,7 +5,9 @@ use crate::node::Node;
 use crate::worker::Control;
 use std::ops::Range;
 use std::sync::Arc;
-use tollgate_commands::{About, ClientInfo, KeyspaceLimits, NodeView, PolicyLabel, Scripts, Totals};
+use tollgate_commands::{
+    About, ClientInfo, CommandError, Delivery, KeyspaceLimits, NodeView, PolicyLabel, PubSub, Scripts, Totals,
+};
 use tollgate_limiter::RuleSet;
 
 impl NodeView for Node {
@@ -68,6 +70,7 @@ impl NodeView for Node {
         let cpu = cpu_times_us();
         Totals {
             connections: self.connections() as u64,
+            blocked: self.blocked.count() as u64,
             connections_received: metrics.sum(|worker| &worker.connections_opened),
             connections_rejected: metrics.sum(|worker| &worker.connections_rejected),
             commands: metrics.sum(|worker| &worker.commands),
@@ -93,6 +96,14 @@ impl NodeView for Node {
         &self.scripts
     }
 
+    fn pubsub(&self) -> &Arc<PubSub> {
+        &self.pubsub
+    }
+
+    fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError> {
+        self.deliver(worker, delivery)
+    }
+
     fn shard_slots(&self) -> Arc<[Range<u16>]> {
         self.shard_slots()
     }
@@ -106,6 +117,10 @@ impl NodeView for Node {
 
     fn clients(&self) -> Vec<ClientInfo> {
         self.clients.infos()
+    }
+
+    fn unblock_client(&self, id: u64, with_error: bool) -> bool {
+        self.blocked.unblock(id, with_error)
     }
 
     fn close_client(&self, id: u64) -> bool {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tollgate_commands::{
     CheckQueue, CommandError, Env, Flow, KeyNeed, KeyspaceAnswer, KeyspaceOp, Name, Names, Needs, Rest, Run, RunId,
-    ScanCursor, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
+    ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
 };
 use tollgate_protocol::Request;
 
@@ -165,30 +165,43 @@ impl Worker {
                         Step::Done | Step::FlushFirst | Step::Wait => return,
                     }
                 }
-                Work::Rest(mut rest, keys) => loop {
-                    tokio::task::yield_now().await;
-                    let stretch = Stretch::long();
-                    let done = self.as_run(keys.run(), |worker| {
-                        let mut shard = worker.shard.borrow_mut();
-                        loop {
-                            if shard.go_on(&env, queue, &mut *rest, request, out) {
-                                return true;
-                            }
-                            if stretch.started().elapsed() >= crate::turn::SLICE {
-                                return false;
-                            }
-                        }
-                    });
-                    stretch.end(self.counters());
-                    if done {
-                        return;
-                    }
-                },
+                Work::Rest(rest, keys) => return self.finish_rest(rest, &keys, &env, queue, request, out).await,
                 Work::Script(script) => {
                     self.finish_script(*script, &env, request, out).await;
                     queue.note_end(out.len());
                     return;
                 }
+            }
+        }
+    }
+
+    /// Goes on with a command that has begun, on keys that are its own, while others have their chance.
+    pub async fn finish_rest(
+        self: &Rc<Self>,
+        mut rest: Box<dyn Rest>,
+        keys: &Keys,
+        env: &Env,
+        queue: &mut CheckQueue,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        loop {
+            tokio::task::yield_now().await;
+            let stretch = Stretch::long();
+            let done = self.as_run(keys.run(), |worker| {
+                let mut shard = worker.shard.borrow_mut();
+                loop {
+                    if shard.go_on(env, queue, &mut *rest, request, out) {
+                        return true;
+                    }
+                    if stretch.started().elapsed() >= crate::turn::SLICE {
+                        return false;
+                    }
+                }
+            });
+            stretch.end(self.counters());
+            if done {
+                return;
             }
         }
     }
@@ -231,7 +244,10 @@ impl Worker {
             SCRIPT_SLICE,
         );
         match step {
-            ScriptStep::Done => return true,
+            ScriptStep::Done => {
+                self.note_script(&script.run);
+                return true;
+            }
             ScriptStep::Yield => {
                 for key in script.run.touched() {
                     if self.owner_of(key) == self.index {
@@ -268,13 +284,21 @@ impl Worker {
                 break;
             }
         }
-        let spent = script.run.spent();
-        if spent.as_millis() as u64 >= self.node.config.script.slow_ms {
-            tracing::warn!(
-                event = "slow_script",
-                sha1 = script.run.sha1(),
-                spent_ms = spent.as_millis() as u64
-            );
+    }
+
+    /// Counts a script that is done.
+    pub fn note_script(&self, run: &ScriptRun) {
+        let counters = self.counters();
+        counters.scripts.add(1);
+        match run.bound_hit() {
+            Some(ScriptBound::Budget) => counters.limit_hit(Bound::ScriptBudget),
+            Some(ScriptBound::Memory) => counters.limit_hit(Bound::ScriptMemory),
+            Some(ScriptBound::Step) => counters.limit_hit(Bound::ScriptStep),
+            None => {}
+        }
+        let spent_ms = run.spent().as_millis() as u64;
+        if spent_ms >= self.node.config.script.slow_ms {
+            tracing::warn!(event = "slow_script", sha1 = run.sha1(), spent_ms);
         }
     }
 

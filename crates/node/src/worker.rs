@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::connection::{self, TurnBuffers};
+use crate::limits::Bound;
 use crate::link::{Link, Phase};
 use crate::loans::{KeyJob, Waits};
 use crate::metrics::WorkerCounters;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet};
-use tollgate_commands::{Env, ScriptHost, ScriptLimits, Session, Shard, ShardConfig, ShardError};
+use tollgate_commands::{Delivery, Env, ScriptHost, ScriptLimits, Session, Shard, ShardConfig, ShardError};
 use tollgate_protocol::Proto;
 
 /// Orders to a worker, besides jobs for its shard.
@@ -105,7 +106,7 @@ impl Worker {
         set_options(socket2::SockRef::from(&stream))?;
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         let id = self.node.clients.next_id();
-        let session = Session::new(id, peer, local, self.node.clock.now_us(), &*self.node);
+        let session = Session::new(id, self.index, peer, local, self.node.clock.now_us(), &*self.node);
         let client = self.node.clients.add(self.index, &session);
         self.counters().connection_accepted();
         // Made here and not in the task: a task that is ended before it began would not drop what it was to make.
@@ -125,6 +126,32 @@ impl Worker {
         let task = task.abort_handle();
         self.tracked.borrow_mut().insert(id, Tracked { task, link });
         Ok(())
+    }
+
+    /// What the rest of a worker sees of a connection of it.
+    pub fn link_of(&self, connection: u64) -> Option<Rc<Link>> {
+        self.tracked
+            .borrow()
+            .get(&connection)
+            .map(|tracked| Rc::clone(&tracked.link))
+    }
+
+    /// Writes a published message to connections of this worker that listen.
+    pub fn push_message(&self, delivery: &Delivery) {
+        self.node.delivered(self.index, delivery.bytes());
+        let most = self.node.config.limits.output_bytes;
+        let tracked = self.tracked.borrow();
+        let mut bytes = Vec::new();
+        for (connection, pattern) in &delivery.to {
+            let Some(link) = tracked.get(connection).map(|tracked| &tracked.link) else {
+                continue;
+            };
+            bytes.clear();
+            delivery.write(pattern.as_deref(), link.proto.get(), &mut bytes);
+            if !link.push(&bytes, most) {
+                self.counters().limit_hit(Bound::OutputBytes);
+            }
+        }
     }
 
     /// Ends a connection, in the middle of a turn at its end. While it waits for its client to take replies, `at_once` says

@@ -6,7 +6,8 @@ use std::io::Write as _;
 const TEXT_BYTES_MAX: usize = 40;
 
 /// A number's text, without the heap.
-pub(crate) struct DoubleText {
+#[derive(Debug, Clone)]
+pub struct DoubleText {
     bytes: [u8; TEXT_BYTES_MAX],
     len: usize,
 }
@@ -38,14 +39,17 @@ impl DoubleText {
         self.len += before - free.len();
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// The text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 /// The shortest text that reads back as `value`: whole numbers up to 2^62 in full, else decimal or scientific as Redis's `d2string`
 /// (`fpconv_dtoa`) chooses. `inf`, `-inf` and `nan` for what is not finite.
-pub(crate) fn format_double(value: f64) -> DoubleText {
+#[must_use]
+pub fn format_double(value: f64) -> DoubleText {
     /// Redis writes a whole number as an integer up to `LLONG_MAX / 2`, which as a double is 2^62.
     const WHOLE_MAX: f64 = (1_u64 << 62) as f64;
 

@@ -42,6 +42,7 @@ mod scan;
 mod write;
 
 pub use decimal::parse_integer;
+pub use double::{DoubleText, format_double};
 pub use error::ProtocolError;
 pub use limits::{ScanLimits, UNAUTHENTICATED_MAX_ARGS, UNAUTHENTICATED_MAX_BULK_BYTES};
 pub use long_double::LongDouble;

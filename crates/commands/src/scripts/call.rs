@@ -6,7 +6,7 @@ use super::run::{KeyNeed, Needs};
 use super::touched::Touched;
 use super::wire::to_tape;
 use crate::check::{CheckQueue, Flow};
-use crate::keyspace::KeyspaceCommand;
+use crate::keyspace::{KeyspaceAnswer, KeyspaceCommand};
 use crate::node_view::{ConnectionCall, NodeView};
 use crate::table::{Run, Spec};
 use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, Step};
@@ -31,7 +31,7 @@ pub(crate) struct Calls<'a> {
     queue: CheckQueue,
     scratch: Scratch,
     /// For commands about the connection; made when one comes.
-    session: Option<Box<Session>>,
+    pub(crate) session: Option<Box<Session>>,
 }
 
 /// Memory of one call.
@@ -112,7 +112,7 @@ impl<'a> Calls<'a> {
             }
             Run::Keyspace(command) => {
                 let slots = self.node.shard_slots();
-                if slots.len() > 1 && !self.names.is_some_and(|names| names.db() == env.db) {
+                if slots.len() > 1 && self.names.is_none_or(|names| names.db() != env.db) {
                     self.needs = Some(Needs::Node(env.db));
                     return Ok(HostAnswer::Elsewhere);
                 }
@@ -124,7 +124,14 @@ impl<'a> Calls<'a> {
                         Some(names) if slots[index] != own => {
                             names.answer(self.shard, self.id, index, &slots[index], &env, &op)?
                         }
-                        _ => self.shard.keyspace(&op, env.now_us),
+                        names => {
+                            let guests = names.map_or(0, |names| names.guests(self.shard, self.id));
+                            match self.shard.keyspace(&op, env.now_us) {
+                                // Guests are counted with the shards that they belong to.
+                                KeyspaceAnswer::Len(len) => KeyspaceAnswer::Len(len - guests),
+                                answer => answer,
+                            }
+                        }
                     };
                     run.take(answer)?;
                 }

@@ -36,6 +36,8 @@ pub struct ScriptHost {
     pub(crate) limits: ScriptLimits,
     compiled: HashMap<Sha, Rc<Compiled>>,
     generation: u64,
+    /// How often all compiled scripts were dropped for want of room.
+    dropped: u64,
     /// The script that was asked for last: most clients ask for the same again.
     last: Option<Rc<Compiled>>,
 }
@@ -64,6 +66,7 @@ impl ScriptHost {
             limits,
             compiled: HashMap::new(),
             generation: 0,
+            dropped: 0,
             last: None,
         })
     }
@@ -71,6 +74,11 @@ impl ScriptHost {
     /// Memory of the VM, in bytes.
     pub fn used_bytes(&self) -> usize {
         self.engine.used_bytes()
+    }
+
+    /// How often all compiled scripts were dropped for want of room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// How many scripts are compiled.
@@ -134,6 +142,7 @@ impl ScriptHost {
             if self.compiled.len() >= self.limits.compiled {
                 // Rare, and compiling takes less than a search for what is used least would cost each run.
                 self.compiled.clear();
+                self.dropped += 1;
                 self.engine.collect();
             }
             self.compiled.insert(compiled.source.sha, Rc::clone(&compiled));

@@ -45,6 +45,17 @@ impl Names {
         self.db
     }
 
+    /// How many entries of the run's shard are guests of the database.
+    pub(crate) fn guests(&self, shard: &Shard, run: RunId) -> usize {
+        let space = Space::Db(self.db);
+        let guests = shard.interest.guests_of_run(run);
+        let stored = guests.iter().filter(|(of, key)| {
+            let key = (*of == space).then(|| shard.store.key(*of, key).ok()).flatten();
+            key.is_some_and(|key| shard.store.find(&key).is_some())
+        });
+        stored.count()
+    }
+
     /// What a shard of those slots would answer.
     pub(crate) fn answer(
         &self,

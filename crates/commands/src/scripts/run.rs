@@ -8,11 +8,11 @@ use super::registry::{Killed, Scripts};
 use super::touched::Touched;
 use super::wire::{Wire, write_error};
 use crate::node_view::NodeView;
-use crate::{CommandError, Env, RunId, Shard, UndoLog};
+use crate::{CommandError, Env, Published, RunId, Shard, UndoLog};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate_eval::{KillReason, Outcome};
+use tollgate_eval::{Failure, KillReason, Outcome};
 use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 use tollgate_store::Space;
 
@@ -48,6 +48,17 @@ pub enum ScriptStep {
     Needs(Needs),
 }
 
+/// A bound that ends a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScriptBound {
+    /// The time of all its slices.
+    Budget,
+    /// Its memory, or the size of its reply.
+    Memory,
+    /// The time of something that cannot be interrupted.
+    Step,
+}
+
 /// A run. It belongs to the thread of its host.
 pub struct ScriptRun {
     compiled: Rc<Compiled>,
@@ -61,6 +72,9 @@ pub struct ScriptRun {
     spent: Duration,
     killed: Option<Arc<Killed>>,
     keeps_log: bool,
+    published: Vec<Published>,
+    /// Which bound ended it.
+    hit: Option<ScriptBound>,
     /// The database that its commands use: SELECT changes it.
     selected: u8,
     names: Option<Names>,
@@ -108,6 +122,8 @@ impl ScriptRun {
             spent: Duration::ZERO,
             killed: None,
             keeps_log: false,
+            published: Vec::new(),
+            hit: None,
             selected: env.db,
             names: None,
         })
@@ -117,6 +133,16 @@ impl ScriptRun {
     pub fn keep_log(mut self) -> Self {
         self.keeps_log = true;
         self
+    }
+
+    /// The bound that ended it.
+    pub fn bound_hit(&self) -> Option<ScriptBound> {
+        self.hit
+    }
+
+    /// What a run that is done wants published, see [`ScriptRun::keep_log`].
+    pub fn take_published(&mut self) -> Vec<Published> {
+        std::mem::take(&mut self.published)
     }
 
     /// The log of what a run wrote that is done, see [`ScriptRun::keep_log`].
@@ -183,6 +209,9 @@ impl ScriptRun {
             },
         };
         if let Some(reason) = self.stopped(host) {
+            if let KillReason::Budget(_) = reason {
+                self.hit = Some(ScriptBound::Budget);
+            }
             let error = run.kill(reason);
             self.roll_back(shard);
             write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
@@ -207,6 +236,8 @@ impl ScriptRun {
         calls.names = self.names.as_ref();
         let outcome = run.resume(&mut calls, slice);
         let needs = calls.needs.take();
+        let published = calls.session.take().and_then(|session| session.published);
+        self.published.extend(published.into_iter().flatten());
         let env = calls.env;
         shard.set_running(None);
         self.undo = shard.undo.take();
@@ -233,14 +264,19 @@ impl ScriptRun {
                     out.truncate(start);
                     write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
                 }
-                self.commit(shard);
+                self.commit(shard, node);
                 ScriptStep::Done
             }
             Outcome::Failed(error) => {
                 drop(run);
+                self.hit = match error.failure {
+                    Failure::Memory | Failure::Reply => Some(ScriptBound::Memory),
+                    Failure::Step => Some(ScriptBound::Step),
+                    Failure::Raised | Failure::Killed(_) => None,
+                };
                 match error.failure {
                     // As in Redis: what a script wrote before it failed stands.
-                    tollgate_eval::Failure::Raised | tollgate_eval::Failure::Reply => self.commit(shard),
+                    Failure::Raised | Failure::Reply => self.commit(shard, node),
                     _ => self.roll_back(shard),
                 }
                 write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
@@ -277,15 +313,18 @@ impl ScriptRun {
     }
 
     fn roll_back(&mut self, shard: &mut Shard) {
+        self.published.clear();
         if let Some(undo) = self.undo.take() {
             shard.roll_back(undo);
         }
     }
 
-    fn commit(&mut self, shard: &mut Shard) {
-        if !self.keeps_log
-            && let Some(undo) = self.undo.take()
-        {
+    fn commit(&mut self, shard: &mut Shard, node: &dyn NodeView) {
+        if self.keeps_log {
+            return;
+        }
+        self.published.drain(..).for_each(|published| published.send(node));
+        if let Some(undo) = self.undo.take() {
             shard.commit(undo);
         }
     }

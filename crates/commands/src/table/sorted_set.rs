@@ -1,5 +1,419 @@
 //! Sorted sets.
 
-use super::Spec;
+use super::{Run, Spec};
+use crate::sorted_sets;
 
-pub(super) const SPECS: &[Spec] = &[];
+const BASE: Spec = Spec {
+    group: "sorted-set",
+    keys: (1, 1, 1),
+    ..Spec::BASE
+};
+
+const READ: &[&str] = &["readonly"];
+const READ_FAST: &[&str] = &["readonly", "fast"];
+const WRITE: &[&str] = &["write"];
+const WRITE_FAST: &[&str] = &["write", "fast"];
+const WRITE_GROWS: &[&str] = &["write", "denyoom"];
+const WRITE_GROWS_FAST: &[&str] = &["write", "denyoom", "fast"];
+
+pub(super) const SPECS: &[Spec] = &[
+    Spec {
+        name: "zadd",
+        arity: -4,
+        flags: WRITE_GROWS_FAST,
+        key_use: &["RW", "update"],
+        since: "1.2.0",
+        syntax: "key [NX|XX] [GT|LT] [CH] [INCR] < score member > [...]",
+        complexity: "O(M log N) where M is the number of members given and N that of the sorted set",
+        summary: "Adds members to a sorted set, or gives them other scores.",
+        run: Run::Keys(sorted_sets::zadd),
+        ..BASE
+    },
+    Spec {
+        name: "zcard",
+        arity: 2,
+        flags: READ_FAST,
+        key_use: &["RO"],
+        since: "1.2.0",
+        syntax: "key",
+        summary: "Returns how many members a sorted set has.",
+        run: Run::Key(sorted_sets::zcard),
+        ..BASE
+    },
+    Spec {
+        name: "zcount",
+        arity: 4,
+        flags: READ_FAST,
+        key_use: &["RO", "access"],
+        since: "2.0.0",
+        syntax: "key min max",
+        complexity: "O(log N) where N is the number of members",
+        summary: "Returns how many members have scores in a range.",
+        run: Run::Key(sorted_sets::zcount),
+        ..BASE
+    },
+    Spec {
+        name: "zdiff",
+        arity: -3,
+        flags: &["readonly", "movablekeys"],
+        keys: (0, 0, 0),
+        counted: 1,
+        key_use: &["RO", "access"],
+        since: "6.2.0",
+        syntax: "numkeys key [...] [WITHSCORES]",
+        complexity: "O(N K + M log M) where N is the number of members of the first, K that of keys and M that of the result",
+        summary: "Returns the members of a sorted set that others do not have.",
+        run: Run::Keys(sorted_sets::zdiff),
+        ..BASE
+    },
+    Spec {
+        name: "zdiffstore",
+        arity: -4,
+        flags: &["write", "denyoom", "movablekeys"],
+        counted: 2,
+        key_use: &["OW", "update"],
+        since: "6.2.0",
+        syntax: "destination numkeys key [...]",
+        complexity: "O(N K + M log M) where N is the number of members of the first, K that of keys and M that of the result",
+        summary: "Stores the members of a sorted set that others do not have.",
+        run: Run::Keys(sorted_sets::zdiffstore),
+        ..BASE
+    },
+    Spec {
+        name: "zincrby",
+        arity: 4,
+        flags: WRITE_GROWS_FAST,
+        key_use: &["RW", "access", "update"],
+        since: "1.2.0",
+        syntax: "key increment member",
+        complexity: "O(log N) where N is the number of members",
+        summary: "Adds to the score of a member.",
+        run: Run::Keys(sorted_sets::zincrby),
+        ..BASE
+    },
+    Spec {
+        name: "zinter",
+        arity: -3,
+        flags: &["readonly", "movablekeys"],
+        keys: (0, 0, 0),
+        counted: 1,
+        key_use: &["RO", "access"],
+        since: "6.2.0",
+        syntax: "numkeys key [...] [WEIGHTS weight [...]] [AGGREGATE SUM|MIN|MAX] [WITHSCORES]",
+        complexity: "O(N K + M log M) where N is the number of members of the smallest, K that of keys and M that of the result",
+        summary: "Returns the members that all of several sorted sets have.",
+        run: Run::Keys(sorted_sets::zinter),
+        ..BASE
+    },
+    Spec {
+        name: "zintercard",
+        arity: -3,
+        flags: &["readonly", "movablekeys"],
+        keys: (0, 0, 0),
+        counted: 1,
+        key_use: &["RO", "access"],
+        since: "7.0.0",
+        syntax: "numkeys key [...] [LIMIT limit]",
+        complexity: "O(N K + M log M) where N is the number of members of the smallest, K that of keys and M that of the result",
+        summary: "Returns how many members all of several sorted sets have.",
+        run: Run::Keys(sorted_sets::zintercard),
+        ..BASE
+    },
+    Spec {
+        name: "zinterstore",
+        arity: -4,
+        flags: &["write", "denyoom", "movablekeys"],
+        counted: 2,
+        key_use: &["OW", "update"],
+        since: "2.0.0",
+        syntax: "destination numkeys key [...] [WEIGHTS weight [...]] [AGGREGATE SUM|MIN|MAX]",
+        complexity: "O(N K + M log M) where N is the number of members of the smallest, K that of keys and M that of the result",
+        summary: "Stores the members that all of several sorted sets have.",
+        run: Run::Keys(sorted_sets::zinterstore),
+        ..BASE
+    },
+    Spec {
+        name: "zlexcount",
+        arity: 4,
+        flags: READ_FAST,
+        key_use: &["RO", "access"],
+        since: "2.8.9",
+        syntax: "key min max",
+        complexity: "O(log N) where N is the number of members",
+        summary: "Returns how many members of one score are in a range of texts.",
+        run: Run::Key(sorted_sets::zlexcount),
+        ..BASE
+    },
+    Spec {
+        name: "zmpop",
+        arity: -4,
+        flags: &["write", "movablekeys"],
+        keys: (0, 0, 0),
+        counted: 1,
+        key_use: &["RW", "access", "delete"],
+        since: "7.0.0",
+        syntax: "numkeys key [...] MIN|MAX [COUNT count]",
+        complexity: "O(K + M log N) where K is the number of keys, M that of members popped and N that of the sorted set",
+        summary: "Removes and returns members with the lowest or highest scores of the first sorted set that exists.",
+        run: Run::Keys(sorted_sets::zmpop),
+        ..BASE
+    },
+    Spec {
+        name: "zmscore",
+        arity: -3,
+        flags: READ_FAST,
+        key_use: &["RO", "access"],
+        since: "6.2.0",
+        syntax: "key member [...]",
+        complexity: "O(M) where M is the number of members given",
+        summary: "Returns the scores of members.",
+        run: Run::Keys(sorted_sets::zmscore),
+        ..BASE
+    },
+    Spec {
+        name: "zpopmax",
+        arity: -2,
+        flags: WRITE_FAST,
+        key_use: &["RW", "access", "delete"],
+        since: "5.0.0",
+        syntax: "key [count]",
+        complexity: "O(M log N) where M is the number of members popped and N that of the sorted set",
+        summary: "Removes and returns the members with the highest scores.",
+        run: Run::Keys(sorted_sets::zpopmax),
+        ..BASE
+    },
+    Spec {
+        name: "zpopmin",
+        arity: -2,
+        flags: WRITE_FAST,
+        key_use: &["RW", "access", "delete"],
+        since: "5.0.0",
+        syntax: "key [count]",
+        complexity: "O(M log N) where M is the number of members popped and N that of the sorted set",
+        summary: "Removes and returns the members with the lowest scores.",
+        run: Run::Keys(sorted_sets::zpopmin),
+        ..BASE
+    },
+    Spec {
+        name: "zrandmember",
+        arity: -2,
+        flags: READ,
+        key_use: &["RO", "access"],
+        tips: &["nondeterministic_output"],
+        since: "6.2.0",
+        syntax: "key [count [WITHSCORES]]",
+        complexity: "O(M) where M is the number of members returned",
+        summary: "Returns random members.",
+        run: Run::Keys(sorted_sets::zrandmember),
+        ..BASE
+    },
+    Spec {
+        name: "zrange",
+        arity: -4,
+        flags: READ,
+        key_use: &["RO", "access"],
+        since: "1.2.0",
+        syntax: "key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Returns members in a range of ranks, scores or texts.",
+        run: Run::Keys(sorted_sets::zrange),
+        ..BASE
+    },
+    Spec {
+        name: "zrangebylex",
+        arity: -4,
+        flags: READ,
+        key_use: &["RO", "access"],
+        since: "2.8.9",
+        syntax: "key min max [LIMIT offset count]",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Returns members of one score in a range of texts.",
+        run: Run::Keys(sorted_sets::zrangebylex),
+        ..BASE
+    },
+    Spec {
+        name: "zrangebyscore",
+        arity: -4,
+        flags: READ,
+        key_use: &["RO", "access"],
+        since: "1.0.5",
+        syntax: "key min max [WITHSCORES] [LIMIT offset count]",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Returns members with scores in a range.",
+        run: Run::Keys(sorted_sets::zrangebyscore),
+        ..BASE
+    },
+    Spec {
+        name: "zrangestore",
+        arity: -5,
+        flags: WRITE_GROWS,
+        keys: (1, 2, 1),
+        key_use: &["OW", "update"],
+        later_key_use: &["RO", "access"],
+        since: "6.2.0",
+        syntax: "dst src min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Stores members in a range of ranks, scores or texts.",
+        run: Run::Keys(sorted_sets::zrangestore),
+        ..BASE
+    },
+    Spec {
+        name: "zrank",
+        arity: -3,
+        flags: READ_FAST,
+        key_use: &["RO", "access"],
+        since: "2.0.0",
+        syntax: "key member [WITHSCORE]",
+        complexity: "O(log N) where N is the number of members",
+        summary: "Returns the rank of a member, from the lowest score.",
+        run: Run::Key(sorted_sets::zrank),
+        ..BASE
+    },
+    Spec {
+        name: "zrem",
+        arity: -3,
+        flags: WRITE_FAST,
+        key_use: &["RW", "delete"],
+        since: "1.2.0",
+        syntax: "key member [...]",
+        complexity: "O(M log N) where M is the number of members given and N that of the sorted set",
+        summary: "Removes members from a sorted set.",
+        run: Run::Keys(sorted_sets::zrem),
+        ..BASE
+    },
+    Spec {
+        name: "zremrangebylex",
+        arity: 4,
+        flags: WRITE,
+        key_use: &["RW", "delete"],
+        since: "2.8.9",
+        syntax: "key min max",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Removes members of one score in a range of texts.",
+        run: Run::Keys(sorted_sets::zremrangebylex),
+        ..BASE
+    },
+    Spec {
+        name: "zremrangebyrank",
+        arity: 4,
+        flags: WRITE,
+        key_use: &["RW", "delete"],
+        since: "2.0.0",
+        syntax: "key start stop",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Removes members in a range of ranks.",
+        run: Run::Keys(sorted_sets::zremrangebyrank),
+        ..BASE
+    },
+    Spec {
+        name: "zremrangebyscore",
+        arity: 4,
+        flags: WRITE,
+        key_use: &["RW", "delete"],
+        since: "1.2.0",
+        syntax: "key min max",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Removes members with scores in a range.",
+        run: Run::Keys(sorted_sets::zremrangebyscore),
+        ..BASE
+    },
+    Spec {
+        name: "zrevrange",
+        arity: -4,
+        flags: READ,
+        key_use: &["RO", "access"],
+        since: "1.2.0",
+        syntax: "key start stop [WITHSCORES]",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Returns members in a range of ranks, from the highest score.",
+        run: Run::Keys(sorted_sets::zrevrange),
+        ..BASE
+    },
+    Spec {
+        name: "zrevrangebylex",
+        arity: -4,
+        flags: READ,
+        key_use: &["RO", "access"],
+        since: "2.8.9",
+        syntax: "key max min [LIMIT offset count]",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Returns members of one score in a range of texts, from the last.",
+        run: Run::Keys(sorted_sets::zrevrangebylex),
+        ..BASE
+    },
+    Spec {
+        name: "zrevrangebyscore",
+        arity: -4,
+        flags: READ,
+        key_use: &["RO", "access"],
+        since: "2.2.0",
+        syntax: "key max min [WITHSCORES] [LIMIT offset count]",
+        complexity: "O(log N + M) where N is the number of members and M that of the members in the range",
+        summary: "Returns members with scores in a range, from the highest.",
+        run: Run::Keys(sorted_sets::zrevrangebyscore),
+        ..BASE
+    },
+    Spec {
+        name: "zrevrank",
+        arity: -3,
+        flags: READ_FAST,
+        key_use: &["RO", "access"],
+        since: "2.0.0",
+        syntax: "key member [WITHSCORE]",
+        complexity: "O(log N) where N is the number of members",
+        summary: "Returns the rank of a member, from the highest score.",
+        run: Run::Key(sorted_sets::zrevrank),
+        ..BASE
+    },
+    Spec {
+        name: "zscan",
+        arity: -3,
+        flags: READ,
+        key_use: &["RO", "access"],
+        tips: &["nondeterministic_output"],
+        since: "2.8.0",
+        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        complexity: "O(1) for a call, O(N) for all members",
+        summary: "Walks over the members of a sorted set.",
+        run: Run::Keys(sorted_sets::zscan),
+        ..BASE
+    },
+    Spec {
+        name: "zscore",
+        arity: 3,
+        flags: READ_FAST,
+        key_use: &["RO", "access"],
+        since: "1.2.0",
+        syntax: "key member",
+        summary: "Returns the score of a member.",
+        run: Run::Key(sorted_sets::zscore),
+        ..BASE
+    },
+    Spec {
+        name: "zunion",
+        arity: -3,
+        flags: &["readonly", "movablekeys"],
+        keys: (0, 0, 0),
+        counted: 1,
+        key_use: &["RO", "access"],
+        since: "6.2.0",
+        syntax: "numkeys key [...] [WEIGHTS weight [...]] [AGGREGATE SUM|MIN|MAX] [WITHSCORES]",
+        complexity: "O(N + M log M) where N is the number of members of all and M that of the result",
+        summary: "Returns the members that any of several sorted sets has.",
+        run: Run::Keys(sorted_sets::zunion),
+        ..BASE
+    },
+    Spec {
+        name: "zunionstore",
+        arity: -4,
+        flags: &["write", "denyoom", "movablekeys"],
+        counted: 2,
+        key_use: &["OW", "update"],
+        since: "2.0.0",
+        syntax: "destination numkeys key [...] [WEIGHTS weight [...]] [AGGREGATE SUM|MIN|MAX]",
+        complexity: "O(N + M log M) where N is the number of members of all and M that of the result",
+        summary: "Stores the members that any of several sorted sets has.",
+        run: Run::Keys(sorted_sets::zunionstore),
+        ..BASE
+    },
+];

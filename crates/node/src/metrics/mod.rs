@@ -110,6 +110,8 @@ pub struct WorkerCounters {
     /// Work between two returns to the loop.
     pub stretches: Histogram,
     longest_stretch_ns: Counter,
+    /// Runs of scripts that are over.
+    pub scripts: Counter,
     /// Times that something waited for a key that was held.
     pub keys_waited: Counter,
     /// Keys lent by other shards to runs of this worker.
@@ -142,6 +144,7 @@ impl WorkerCounters {
             turn_duration: Histogram::default(),
             stretches: Histogram::default(),
             longest_stretch_ns: Counter::default(),
+            scripts: Counter::default(),
             keys_waited: Counter::default(),
             keys_borrowed: Counter::default(),
             script_restarts: Counter::default(),

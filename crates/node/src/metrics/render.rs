@@ -72,6 +72,30 @@ impl Metrics {
             "Turns decided in rounds.",
             self.sum(|worker| &worker.round_turns),
         );
+        text.single(
+            "tollgate_scripts_total",
+            Counter,
+            "Runs of clients' scripts.",
+            self.sum(|worker| &worker.scripts),
+        );
+        text.single(
+            "tollgate_script_restarts_total",
+            Counter,
+            "Times that a script or transaction started again because a script needed another key.",
+            self.sum(|worker| &worker.script_restarts),
+        );
+        text.single(
+            "tollgate_keys_borrowed_total",
+            Counter,
+            "Keys lent by other shards to commands over several keys, transactions and scripts.",
+            self.sum(|worker| &worker.keys_borrowed),
+        );
+        text.single(
+            "tollgate_key_waits_total",
+            Counter,
+            "Times that a command waited for a key that another held.",
+            self.sum(|worker| &worker.keys_waited),
+        );
         text.histogram(
             "tollgate_command_duration_seconds",
             "Time from the read that brought a command to the write of its reply.",

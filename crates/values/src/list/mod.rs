@@ -226,11 +226,29 @@ impl List {
         self.deques.edit(at, |deque| deque.insert(within, element));
     }
 
+    /// Makes the encoding what it was before changes that have been taken back: what [`List::encoding`] said then. O(1).
+    pub fn restore_encoding(&mut self, encoding: Encoding) {
+        self.quicklist = encoding == Encoding::Quicklist;
+    }
+
     /// The elements at those indexes ([LRANGE](https://redis.io/docs/latest/commands/lrange/)). O(deques) to start, then O(1) a step.
     pub fn range(&self, indexes: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let (at, within) = self.deques.at_rank(indexes.start.min(self.len()));
         let elements = self.deques.chunks_from(at).flat_map(|deque| &deque.elements);
         elements.skip(within).take(indexes.len()).map(|element| &**element)
+    }
+
+    /// The elements at those indexes, from the right: what RPOP takes. O(deques) to start, then O(1) a step.
+    pub fn range_back(&self, indexes: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let end = indexes.end.min(self.len());
+        let elements = self.elements_back_from(end).map(|element| &**element);
+        elements.take(end.saturating_sub(indexes.start))
+    }
+
+    /// Removes the elements at those indexes: a step of LPOP and RPOP. O(indexes + deques).
+    pub fn remove(&mut self, indexes: Range<usize>) {
+        let end = indexes.end.min(self.len());
+        self.remove_range(indexes.start.min(end)..end, &mut |_| {});
     }
 
     /// A step of [LTRIM](https://redis.io/docs/latest/commands/ltrim/): removes up to `budget` elements outside of those indexes, first

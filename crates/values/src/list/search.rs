@@ -108,10 +108,16 @@ impl List {
         search.wanted == 0 || search.compare == 0 || search.walked >= len
     }
 
-    /// Compares up to `budget` elements, removes those that are equal and wanted, and says whether that was all. O(budget + one deque for
-    /// each element removed).
+    /// Compares up to `budget` elements, removes those that are equal and wanted, and says whether that was all. Shows the index of each
+    /// as it is removed: putting them back, the last first, is the inverse. O(budget + one deque for each element removed).
     #[must_use = "until it says true, there is more to remove"]
-    pub fn remove_some(&mut self, removal: &mut Removal, element: &[u8], budget: usize) -> bool {
+    pub fn remove_some(
+        &mut self,
+        removal: &mut Removal,
+        element: &[u8],
+        budget: usize,
+        show: &mut dyn FnMut(usize),
+    ) -> bool {
         let mut budget = budget.max(1);
         while removal.left > 0 && removal.kept < self.len() {
             if budget == 0 {
@@ -140,6 +146,7 @@ impl List {
                 len - 1 - removal.kept
             };
             self.remove_range(index..index + 1, &mut |_| {});
+            show(index);
             removal.removed += 1;
             removal.left -= 1;
             budget -= 1;
@@ -156,7 +163,7 @@ impl List {
     }
 
     /// The elements before an index, the nearest first.
-    fn elements_back_from(&self, index: usize) -> impl Iterator<Item = &Owned> {
+    pub(super) fn elements_back_from(&self, index: usize) -> impl Iterator<Item = &Owned> {
         let (at, within) = self.deques.at_rank(index);
         let after = self.deques.chunk(at).elements.len() - within;
         self.deques

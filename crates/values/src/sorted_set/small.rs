@@ -35,8 +35,9 @@ impl Small {
         self.records.find(member).map(|(_, record)| pair(record).1)
     }
 
-    /// Adds a member that is not there.
+    /// Adds a member that is not there. As Redis's listpacks do, it keeps a score of -0.0 as 0.0.
     pub(super) fn insert(&mut self, member: &[u8], score: Score) {
+        let score = Score::new(score.get() + 0.0).unwrap_or(score);
         let rank = self.rank_where(|(other_member, other_score)| (other_score, other_member) < (score, member));
         self.records.insert(rank, [member, &score.get().to_le_bytes()]);
     }

@@ -83,8 +83,15 @@ fn run(list: &mut List, model: &mut Vec<Vec<u8>>, step: Step) {
         }
         Step::Remove(count, element) => {
             let mut removal = Removal::new(count);
-            while !list.remove_some(&mut removal, &element, 7) {}
+            let (before, mut removed) = (list.clone(), Vec::new());
+            while !list.remove_some(&mut removal, &element, 7, &mut |index| removed.push(index)) {}
             assert_eq!(removal.removed(), remove(model, count, &element));
+            let mut taken_back = list.clone();
+            removed
+                .iter()
+                .rev()
+                .for_each(|&index| taken_back.insert(index, &element));
+            assert!(taken_back.range(0..usize::MAX).eq(before.range(0..usize::MAX)));
         }
         Step::Trim(start, stop) => {
             let (start, stop) = (index(start, model.len()), index(stop, model.len()));
@@ -132,7 +139,14 @@ proptest! {
         list.clone().check();
         let (start, stop) = (range.0 % (model.len() + 2), range.1 % (model.len() + 2));
         let expected: Vec<&[u8]> = model.iter().take(stop).skip(start).map(|element| &element[..]).collect();
-        prop_assert_eq!(list.range(start..stop).collect::<Vec<_>>(), expected);
+        prop_assert_eq!(list.range(start..stop).collect::<Vec<_>>(), expected.clone());
+        let back: Vec<&[u8]> = expected.into_iter().rev().collect();
+        prop_assert_eq!(list.range_back(start..stop).collect::<Vec<_>>(), back);
+        let mut without = list.clone();
+        without.remove(start..stop);
+        without.check();
+        let others = (0..model.len()).filter(|at| !(start..stop).contains(at));
+        prop_assert!(without.range(0..usize::MAX).eq(others.map(|at| &model[at][..])));
         for at in 0..model.len() + 1 {
             prop_assert_eq!(list.get(at), model.get(at).map(|element| &element[..]));
         }

@@ -1,0 +1,174 @@
+//! Publish and subscribe.
+
+use super::{Run, Spec};
+use crate::pubsub;
+
+const BASE: Spec = Spec {
+    group: "pubsub",
+    categories: &["pubsub"],
+    ..Spec::BASE
+};
+
+const LISTEN: Spec = Spec {
+    flags: &["pubsub", "noscript", "loading", "stale"],
+    ..BASE
+};
+
+const PUBLISH: Spec = Spec {
+    arity: 3,
+    flags: &["pubsub", "loading", "stale", "fast", "may_replicate"],
+    ..BASE
+};
+
+const ASK: Spec = Spec {
+    flags: &["pubsub", "loading", "stale"],
+    since: "2.8.0",
+    ..BASE
+};
+
+const PUBSUB: &[Spec] = &[
+    Spec {
+        name: "pubsub|channels",
+        arity: -2,
+        syntax: "[pattern]",
+        complexity: "O(N) where N is the number of channels",
+        summary: "Lists the channels that somebody listens to.",
+        run: Run::Connection(pubsub::channels),
+        ..ASK
+    },
+    Spec {
+        name: "pubsub|help",
+        arity: 2,
+        flags: &["loading", "stale"],
+        since: "6.2.0",
+        summary: "Prints what PUBSUB can do.",
+        run: Run::Connection(pubsub::help),
+        ..BASE
+    },
+    Spec {
+        name: "pubsub|numpat",
+        arity: 2,
+        summary: "Returns the number of patterns that somebody listens to.",
+        run: Run::Connection(pubsub::numpat),
+        ..ASK
+    },
+    Spec {
+        name: "pubsub|numsub",
+        arity: -2,
+        syntax: "[channel [...]]",
+        complexity: "O(N) where N is the number of channels asked for",
+        summary: "Returns how many listen to channels.",
+        run: Run::Connection(pubsub::numsub),
+        ..ASK
+    },
+    Spec {
+        name: "pubsub|shardchannels",
+        arity: -2,
+        since: "7.0.0",
+        syntax: "[pattern]",
+        complexity: "O(N) where N is the number of shard channels",
+        summary: "Lists the shard channels that somebody listens to.",
+        run: Run::Connection(pubsub::shard_channels),
+        ..ASK
+    },
+    Spec {
+        name: "pubsub|shardnumsub",
+        arity: -2,
+        since: "7.0.0",
+        syntax: "[shardchannel [...]]",
+        complexity: "O(N) where N is the number of shard channels asked for",
+        summary: "Returns how many listen to shard channels.",
+        run: Run::Connection(pubsub::shard_numsub),
+        ..ASK
+    },
+];
+
+pub(super) const SPECS: &[Spec] = &[
+    Spec {
+        name: "psubscribe",
+        arity: -2,
+        since: "2.0.0",
+        syntax: "pattern [...]",
+        complexity: "O(N) where N is the number of patterns",
+        summary: "Listens to the channels that match patterns.",
+        run: Run::Connection(pubsub::psubscribe),
+        ..LISTEN
+    },
+    Spec {
+        name: "publish",
+        since: "2.0.0",
+        syntax: "channel message",
+        complexity: "O(N+M) where N is the number of listeners and M the number of patterns",
+        summary: "Sends a message to those who listen to a channel.",
+        run: Run::Connection(pubsub::publish),
+        ..PUBLISH
+    },
+    Spec {
+        name: "pubsub",
+        arity: -2,
+        since: "2.8.0",
+        summary: "A container for commands about who listens.",
+        complexity: "Depends on subcommand.",
+        subcommands: PUBSUB,
+        ..BASE
+    },
+    Spec {
+        name: "punsubscribe",
+        arity: -1,
+        since: "2.0.0",
+        syntax: "[pattern [...]]",
+        complexity: "O(N) where N is the number of patterns",
+        summary: "Listens no more to the channels that match patterns.",
+        run: Run::Connection(pubsub::punsubscribe),
+        ..LISTEN
+    },
+    Spec {
+        name: "spublish",
+        since: "7.0.0",
+        syntax: "shardchannel message",
+        complexity: "O(N) where N is the number of listeners",
+        summary: "Sends a message to those who listen to a shard channel.",
+        run: Run::Connection(pubsub::spublish),
+        ..PUBLISH
+    },
+    Spec {
+        name: "ssubscribe",
+        arity: -2,
+        since: "7.0.0",
+        syntax: "shardchannel [...]",
+        complexity: "O(N) where N is the number of shard channels",
+        summary: "Listens to shard channels.",
+        run: Run::Connection(pubsub::ssubscribe),
+        ..LISTEN
+    },
+    Spec {
+        name: "subscribe",
+        arity: -2,
+        since: "2.0.0",
+        syntax: "channel [...]",
+        complexity: "O(N) where N is the number of channels",
+        summary: "Listens to channels.",
+        run: Run::Connection(pubsub::subscribe),
+        ..LISTEN
+    },
+    Spec {
+        name: "sunsubscribe",
+        arity: -1,
+        since: "7.0.0",
+        syntax: "[shardchannel [...]]",
+        complexity: "O(N) where N is the number of shard channels",
+        summary: "Listens no more to shard channels.",
+        run: Run::Connection(pubsub::sunsubscribe),
+        ..LISTEN
+    },
+    Spec {
+        name: "unsubscribe",
+        arity: -1,
+        since: "2.0.0",
+        syntax: "[channel [...]]",
+        complexity: "O(N) where N is the number of channels",
+        summary: "Listens no more to channels.",
+        run: Run::Connection(pubsub::unsubscribe),
+        ..LISTEN
+    },
+];

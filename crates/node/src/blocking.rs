@@ -1,0 +1,212 @@
+//! Commands that wait until a key has something for them: BLPOP and its kin.
+//!
+//! They try, on keys that they hold or have borrowed. If there is nothing, they leave word at every key before they let go of it, so
+//! that no push is missed, and wait; the one that waits longest is called first.
+
+use crate::link::Link;
+use crate::loans::{KeyJob, Keys};
+use crate::worker::Worker;
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::ReadBuf;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tollgate_commands::{Blocking, CheckQueue, CommandError, Env, KeyNeed, Popped, Spec, Wakeup};
+use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_store::Space;
+
+/// The longest sleep that the runtime takes; who waits for longer waits for ever.
+const SLEEP_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// The connections of a node that wait, so that CLIENT UNBLOCK finds them.
+#[derive(Debug, Default)]
+pub struct Blocked {
+    by_connection: Mutex<HashMap<u64, Arc<Waiting>>>,
+}
+
+/// One that waits.
+#[derive(Debug, Default)]
+struct Waiting {
+    wakeup: Arc<Wakeup>,
+    unblocked: AtomicBool,
+    with_error: AtomicBool,
+}
+
+impl Blocked {
+    /// CLIENT UNBLOCK; whether the connection was waiting.
+    pub fn unblock(&self, connection: u64, with_error: bool) -> bool {
+        let waiting = self.lock().get(&connection).cloned();
+        let Some(waiting) = waiting else { return false };
+        waiting.with_error.store(with_error, Ordering::Relaxed);
+        waiting.unblocked.store(true, Ordering::Release);
+        waiting.wakeup.call();
+        true
+    }
+
+    /// How many wait.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Waiting>>> {
+        self.by_connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Word left at keys, until it is taken back.
+struct Registered<'a> {
+    worker: &'a Rc<Worker>,
+    connection: u64,
+    waiting: Arc<Waiting>,
+    keys: Vec<(u8, Box<[u8]>)>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.worker.node.blocked.lock().remove(&self.connection);
+        for (db, key) in self.keys.drain(..) {
+            let owner = self.worker.owner_of(&key);
+            let job = KeyJob::PassOn(db, key, Arc::clone(&self.waiting.wakeup));
+            self.worker.node.key_job(owner, job);
+        }
+    }
+}
+
+/// Why a wait is over.
+enum Over {
+    Called,
+    Timeout,
+    /// The client has gone, or the node wants it to.
+    Gone,
+}
+
+impl Worker {
+    /// Runs a command that may wait, and writes its reply.
+    pub async fn run_blocking(
+        self: &Rc<Self>,
+        blocking: &Blocking,
+        connection: u64,
+        env: &Env,
+        spec: &'static Spec,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        if let Err(error) = self.pop(blocking, connection, env, spec, request, out).await {
+            error.write(out, env.proto);
+        }
+    }
+
+    async fn pop(
+        self: &Rc<Self>,
+        blocking: &Blocking,
+        connection: u64,
+        env: &Env,
+        spec: &'static Spec,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CommandError> {
+        let timeout = (blocking.timeout)(request)?;
+        let deadline = timeout
+            .filter(|timeout| *timeout < SLEEP_MAX)
+            .map(|timeout| Instant::now() + timeout);
+        let needs: Vec<KeyNeed> = spec
+            .key_positions(request)
+            .map(|position| KeyNeed {
+                space: Space::Db(env.db),
+                key: request.arg(position).into(),
+            })
+            .collect();
+        let mut registered: Option<Registered<'_>> = None;
+        loop {
+            let mut keys = Keys::new(self, self.next_run());
+            keys.take(needs.clone()).await?;
+            let now = self.env(self.node.clock.now_us(), env.db, env.proto);
+            let popped = self.as_run(keys.run(), |worker| {
+                (blocking.attempt)(&mut worker.shard.borrow_mut(), &now, request, out)
+            })?;
+            match popped {
+                Popped::All => return Ok(()),
+                Popped::More(rest) => {
+                    self.finish_rest(rest, &keys, &now, &mut CheckQueue::default(), request, out)
+                        .await;
+                    return Ok(());
+                }
+                Popped::Nothing => {}
+            }
+            if registered.is_none() {
+                registered = Some(self.leave_word(connection, env.db, &needs).await);
+            }
+            drop(keys);
+            let Some(waiting) = registered.as_ref().map(|registered| Arc::clone(&registered.waiting)) else {
+                continue;
+            };
+            match self.until_called(connection, &waiting.wakeup, deadline).await {
+                Over::Called if waiting.unblocked.load(Ordering::Acquire) => {
+                    if waiting.with_error.load(Ordering::Relaxed) {
+                        return Err(CommandError::Unblocked);
+                    }
+                    break;
+                }
+                Over::Called => {}
+                Over::Timeout | Over::Gone => break,
+            }
+        }
+        blocking.write_nothing(&mut ReplyWriter::new(out, env.proto), false);
+        Ok(())
+    }
+
+    /// Leaves word at keys, which are held meanwhile.
+    async fn leave_word<'a>(self: &'a Rc<Self>, connection: u64, db: u8, needs: &[KeyNeed]) -> Registered<'a> {
+        let waiting = Arc::<Waiting>::default();
+        self.node.blocked.lock().insert(connection, Arc::clone(&waiting));
+        let mut registered = Registered {
+            worker: self,
+            connection,
+            waiting,
+            keys: Vec::new(),
+        };
+        for need in needs {
+            let (done, is_done) = oneshot::channel();
+            let wakeup = Arc::clone(&registered.waiting.wakeup);
+            registered.keys.push((db, need.key.clone()));
+            let job = KeyJob::Wait(db, need.key.clone(), wakeup, done);
+            self.node.key_job(self.owner_of(&need.key), job);
+            // A worker that is gone has nothing that could come.
+            let _ = is_done.await;
+        }
+        registered
+    }
+
+    async fn until_called(&self, connection: u64, wakeup: &Wakeup, deadline: Option<Instant>) -> Over {
+        let link: Option<Rc<Link>> = self.link_of(connection);
+        let mut sleep = pin!(tokio::time::sleep_until(
+            deadline.unwrap_or_else(|| Instant::now() + SLEEP_MAX)
+        ));
+        poll_fn(|cx| {
+            if wakeup.poll_called(cx).is_ready() {
+                return Poll::Ready(Over::Called);
+            }
+            if deadline.is_some() && sleep.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Over::Timeout);
+            }
+            let Some(link) = &link else { return Poll::Pending };
+            link.wait(cx);
+            if link.should_leave() || link.is_broken() {
+                return Poll::Ready(Over::Gone);
+            }
+            // The end of what the client sends; requests that it sent meanwhile wait.
+            let mut byte = [0];
+            match link.socket().poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+                Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Over::Gone),
+                Poll::Ready(Ok(_)) | Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
