@@ -141,7 +141,8 @@ class Bucket4jTest {
     @ParameterizedTest(name = "{0}")
     @EnumSource
     void severalLimits(Client client, TestInfo test) throws Exception {
-        BucketProxy bucket = bucket(manager(client), key(test), limit(2, Duration.ofMillis(600)), limit(3, Duration.ofHours(1)));
+        Bandwidth shortOne = limit(2, Duration.ofMillis(600));
+        BucketProxy bucket = bucket(manager(client), key(test), shortOne, limit(3, Duration.ofHours(1)));
         ServerUnderTest.expect(test, "short one", List.of(true, true, false), ServerUnderTest.inTurn(3, () -> bucket.tryConsume(1)));
         Thread.sleep(700);
         ServerUnderTest.expect(test, "long one", List.of(true, false), ServerUnderTest.inTurn(2, () -> bucket.tryConsume(1)));

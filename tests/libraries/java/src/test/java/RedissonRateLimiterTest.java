@@ -78,7 +78,8 @@ class RedissonRateLimiterTest {
                 List.of(limiter.tryAcquire(6), limiter.tryAcquire(5), limiter.tryAcquire(4)));
         limiter.release(3);
         ServerUnderTest.expect(test, "released", 3L, limiter.availablePermits());
-        ServerUnderTest.expect(test, "acquired again", List.of(true, false), List.of(limiter.tryAcquire(3), limiter.tryAcquire(1)));
+        ServerUnderTest.expect(test, "acquired again", List.of(true, false),
+                List.of(limiter.tryAcquire(3), limiter.tryAcquire(1)));
         RedisException error = assertThrows(RedisException.class, () -> limiter.tryAcquire(11));
         ServerUnderTest.expect(test, "more than the rate", true,
                 error.getMessage().contains("Requested permits amount cannot exceed defined rate"));

@@ -101,7 +101,8 @@ class SpringCloudGatewayTest {
         route("keys", 1, 60, 20);
         ask("keys", "ann");
         List<String> keys = direct.keys("request_rate_limiter*keys*").stream().sorted().toList();
-        ServerUnderTest.expect(test, "keys", List.of("request_rate_limiter.{keys.ann}.timestamp", "request_rate_limiter.{keys.ann}.tokens"), keys);
+        ServerUnderTest.expect(test, "keys",
+                List.of("request_rate_limiter.{keys.ann}.timestamp", "request_rate_limiter.{keys.ann}.tokens"), keys);
         ServerUnderTest.expect(test, "tokens", "40", direct.get(keys.get(1)));
         long age_s = System.currentTimeMillis() / 1000 - Long.parseLong(direct.get(keys.get(0)));
         ServerUnderTest.observe(test, "age", ServerUnderTest.between(age_s, -1, 5));
