@@ -376,6 +376,7 @@ impl Shard {
     /// bucket that is full by now needs no memory and is removed, or not stored at all.
     pub(crate) fn store_state(&mut self, key: &Key<'_>, kept: Kept, state: State<'_>) -> Result<(), CommandError> {
         self.note_before_bucket(key);
+        self.note_change(key);
         let mut place = self.store.find(key);
         let (is_new, may_grow) = match state {
             State::Numbers(numbers) => (numbers.is_empty(), false),
@@ -468,8 +469,11 @@ impl Shard {
             policies,
             stats,
             holds,
+            interest,
             ..
         } = self;
+        let watches_any = interest.watches_any();
+        let mut gone = Vec::new();
         if !store.drop_buried(entries_max) {
             return true;
         }
@@ -484,8 +488,15 @@ impl Shard {
                 policies.release(ParamsId(params));
             }
             stats.expired += 1;
+            if watches_any {
+                gone.push((dropped.space, Box::from(dropped.entry.key())));
+            }
             true
         });
+        for (space, key) in gone {
+            let key: Box<[u8]> = key;
+            self.note_standing_change(space, &key);
+        }
         !progress.wrapped
     }
 }

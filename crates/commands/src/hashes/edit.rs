@@ -38,7 +38,7 @@ impl Edit<'_, Hash> {
                 hash.set(&name, &value);
             });
         }
-        let removed = self.recode().remove(field);
+        let removed = self.unmarked().remove(field);
         if removed {
             // Marked once it is known: to look first would cost as much as the removal.
             self.raw();

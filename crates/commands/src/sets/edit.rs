@@ -19,7 +19,7 @@ impl Edit<'_, Set> {
                 set.remove(&member);
             });
         }
-        let added = self.recode().add(member);
+        let added = self.unmarked().add(member);
         self.mark_if(added)
     }
 
@@ -29,7 +29,7 @@ impl Edit<'_, Set> {
             self.note_if_packed();
             self.note_removed(member);
         }
-        let removed = self.recode().remove(member);
+        let removed = self.unmarked().remove(member);
         self.mark_if(removed)
     }
 
