@@ -96,6 +96,43 @@ fn waiting_ends_with_its_time_or_its_client() {
     }
 }
 
+#[test]
+fn a_call_that_is_of_no_use_is_passed_on() {
+    for node in nodes() {
+        let mut client = node.client();
+        let mut waiting: Vec<Client> = (0..3).map(|_| node.client()).collect();
+        // It takes from src only.
+        waiting[0].send(&["BLMOVE", "src", "dst", "LEFT", "LEFT", "0"]);
+        until_blocked(&mut client, 1);
+        waiting[1].send(&["BZPOPMIN", "dst", "0"]);
+        until_blocked(&mut client, 2);
+        waiting[2].send(&["BLPOP", "dst", "0"]);
+        until_blocked(&mut client, 3);
+        client.line("RPUSH dst x");
+        assert_eq!(waiting[2].receive().items()[1].text(), "x");
+        client.line("ZADD dst 1 y");
+        assert_eq!(waiting[1].receive().items()[1].text(), "y");
+        client.line("RPUSH src z");
+        assert_eq!(waiting[0].receive().text(), "z");
+    }
+}
+
+#[test]
+fn replies_come_before_the_wait_and_a_client_that_left_is_noticed_behind_what_it_sent() {
+    for node in nodes() {
+        let (mut client, mut waiter) = (node.client(), node.client());
+        waiter.send_raw(b"INCR n\r\nBLPOP q 0\r\n");
+        assert_eq!(waiter.receive().int(), 1);
+        until_blocked(&mut client, 1);
+        waiter.send(&["PING"]);
+        std::thread::sleep(Duration::from_millis(20));
+        drop(waiter);
+        until_blocked(&mut client, 0);
+        client.line("RPUSH q kept");
+        assert_eq!(client.line("LLEN q").int(), 1);
+    }
+}
+
 /// Every element that is pushed is popped once, whatever pushes and pops.
 #[test]
 fn nothing_is_popped_twice_or_lost() {

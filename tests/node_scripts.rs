@@ -329,3 +329,134 @@ fn nothing_is_lost_or_made_when_many_runs_want_the_same_keys() {
         assert_eq!(client.line("DBSIZE").int(), ACCOUNTS as i64);
     }
 }
+
+#[test]
+fn a_pipeline_is_run_in_order_over_all_shards() {
+    for node in nodes() {
+        let (mut client, mut listener) = (node.client(), node.client());
+        listener.line("SUBSCRIBE c");
+        for round in 0..30 {
+            let keys = [
+                format!("a{round}"),
+                format!("b{round}"),
+                format!("c{round}"),
+                format!("d{round}"),
+            ];
+            let mut pipeline: Vec<Vec<String>> = Vec::new();
+            let line = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+            for key in &keys {
+                pipeline.push(line(format!("SET {key} {round}")));
+            }
+            pipeline.push(line(format!("MGET {}", keys.join(" "))));
+            pipeline.push(
+                [
+                    "EVAL".to_owned(),
+                    format!("return redis.call('MGET', '{}')", keys.join("', '")),
+                    "0".to_owned(),
+                ]
+                .to_vec(),
+            );
+            pipeline.push(line(format!("RENAME {} {}", keys[0], keys[1])));
+            pipeline.push(line(format!("APPEND {} x", keys[2])));
+            pipeline.push(line(format!("PUBLISH c {}", keys[2])));
+            let replies = client.pipeline(&pipeline);
+            for reply in &replies[4..6] {
+                assert!(
+                    reply.items().iter().all(|value| value.text() == round.to_string()),
+                    "{reply:?}"
+                );
+            }
+            assert_eq!(replies[6].text(), "OK");
+            let told = listener.receive();
+            let mut other = node.client();
+            assert_eq!(
+                other.line(&format!("GET {}", told.items()[2].text())).text(),
+                format!("{round}x")
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_run_of_the_whole_node_makes_is_kept_beside_a_script_that_goes_on() {
+    let node = Node::start(&["--workers", "3", "--set", "script.budget_ms=30000"]);
+    let mut client = node.client();
+    let address = node.listen();
+    for round in 0..6 {
+        let slow = "redis.call('EXISTS', KEYS[1]) local t = 0 for i = 1, 3e6 do t = t + i end return redis.call('INCR', KEYS[1])";
+        let key = format!("count{round}");
+        let running = {
+            let key = key.clone();
+            std::thread::spawn(move || eval(&mut Client::connect(address), slow, &[&key], &[]).int())
+        };
+        std::thread::sleep(Duration::from_millis(3));
+        let all = "redis.call('KEYS', '*') return redis.call('INCR', ARGV[1])";
+        let counts = [eval(&mut client, all, &[], &[&key]).int(), running.join().unwrap()];
+        assert_eq!(counts[0] + counts[1], 3, "one after the other: {counts:?}");
+        assert_eq!(client.line(&format!("GET {key}")).text(), "2");
+    }
+    // The same key in two databases, with the names of one.
+    let two = "redis.call('GET', KEYS[1]) redis.call('SELECT', 1) redis.call('KEYS', '*') redis.call('SET', KEYS[1], '1') \
+               redis.call('SELECT', 0) redis.call('KEYS', '*') return redis.call('SET', KEYS[1] .. 'x', '1')";
+    for round in 0..20 {
+        assert_eq!(eval(&mut client, two, &[&format!("two{round}")], &[]).text(), "OK");
+    }
+    client.line("SELECT 1");
+    assert_eq!(client.line("DBSIZE").int(), 20);
+}
+
+#[test]
+fn a_flush_leaves_nothing_that_a_script_or_a_loan_brings_back() {
+    for node in nodes() {
+        let (mut client, address) = (node.client(), node.listen());
+        client.line("SET k before");
+        let running = std::thread::spawn(move || {
+            let script = "redis.call('SET', KEYS[1], 'w') while true do end";
+            eval(&mut Client::connect(address), script, &["k", "other"], &[])
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        let flushing = std::thread::spawn(move || Client::connect(address).line("FLUSHALL"));
+        let started = Instant::now();
+        while client.line("SCRIPT KILL").is_error() {
+            assert!(started.elapsed() < Duration::from_secs(20));
+        }
+        assert!(running.join().unwrap().is_error());
+        assert_eq!(flushing.join().unwrap().text(), "OK");
+        assert_eq!(client.line("DBSIZE").int(), 0);
+        assert!(client.line("GET k").is_null());
+    }
+}
+
+#[test]
+fn a_watched_key_is_told_of_flushes_sweeps_and_buckets_but_not_of_what_was_taken_back() {
+    for node in nodes() {
+        let (mut client, mut other) = (node.client(), node.client());
+        let mut attempt = |change: &mut dyn FnMut(&mut Client)| {
+            client.line("WATCH k");
+            change(&mut other);
+            client.line("MULTI");
+            client.line("PING");
+            !client.line("EXEC").is_null()
+        };
+        assert!(attempt(&mut |other| drop(other.line("FLUSHALL"))), "nothing was there");
+        assert!(!attempt(&mut |other| {
+            other.line("SET k 1");
+        }));
+        assert!(!attempt(&mut |other| drop(other.line("FLUSHDB"))));
+        assert!(!attempt(&mut |other| drop(
+            other.line("RL.CHECK k LIMIT 5 PER 1m POLICY sliding_log")
+        )));
+        assert!(!attempt(&mut |other| drop(other.line("DEL k"))));
+        assert!(attempt(&mut |other| {
+            let script = "redis.call('SET', 'k', 1) local t = {} for i = 1, 1e8 do t[i] = {} end";
+            assert!(eval(other, script, &[], &[]).is_error());
+        }));
+        // Its own writes, taken back and made again with the keys of a script, are no change.
+        client.line("WATCH k");
+        client.line("MULTI");
+        client.line("SET k 1");
+        client.command(&["EVAL", "return redis.call('INCR', 'another')", "0"]);
+        client.command(&["EVAL", "return redis.call('INCR', 'yet another')", "0"]);
+        assert_eq!(client.line("EXEC").items().len(), 3);
+    }
+}

@@ -33,6 +33,8 @@ struct Hold {
     run: RunId,
     /// What of it is lent.
     lent: Vec<Lent>,
+    /// Whether somebody waits for the key who could not be called while it was lent.
+    call_waiting: bool,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,29 @@ enum Content {
     },
 }
 
+impl Hold {
+    fn of(run: RunId) -> Self {
+        Self {
+            run,
+            lent: Vec::new(),
+            call_waiting: false,
+        }
+    }
+}
+
 impl Holds {
+    /// Whether a key is lent.
+    pub(crate) fn is_lent(&self, key: &[u8]) -> bool {
+        self.by_key.get(key).is_some_and(|hold| !hold.lent.is_empty())
+    }
+
+    /// Calls who waits for a lent key when it is back.
+    pub(crate) fn call_when_back(&mut self, key: &[u8]) {
+        if let Some(hold) = self.by_key.get_mut(key) {
+            hold.call_waiting = true;
+        }
+    }
+
     /// Whether a run has a key.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         !self.by_key.is_empty() && self.by_key.contains_key(key)
@@ -126,7 +150,7 @@ impl Shard {
         debug_assert!(self.holds.by_key.get(key).is_none_or(|hold| hold.run == run));
         let is_new = !self.holds.by_key.contains_key(key);
         if is_new {
-            let hold = Hold { run, lent: Vec::new() };
+            let hold = Hold::of(run);
             self.holds.by_key.insert(key.into(), hold);
         }
         is_new
@@ -189,7 +213,7 @@ impl Shard {
         };
         let hold = match self.holds.by_key.entry(bytes.into()) {
             hash_map::Entry::Occupied(hold) => hold.into_mut(),
-            hash_map::Entry::Vacant(vacant) => vacant.insert(Hold { run, lent: Vec::new() }),
+            hash_map::Entry::Vacant(vacant) => vacant.insert(Hold::of(run)),
         };
         debug_assert_eq!(hold.run, run);
         hold.lent.push(Lent {
@@ -213,14 +237,15 @@ impl Shard {
         let lent = hold.and_then(|hold| {
             let at = hold.lent.iter().position(|lent| lent.space == loan.space)?;
             let lent = hold.lent.swap_remove(at);
-            Some((lent, hold.lent.is_empty()))
+            Some((lent, hold.lent.is_empty(), hold.call_waiting))
         });
-        let is_last = matches!(lent, Some((_, true)));
+        let is_last = matches!(lent, Some((_, true, _)));
+        let call_waiting = matches!(lent, Some((_, _, true)));
         if is_last {
             self.holds.by_key.remove(&loan.key);
         }
         let (space, bytes, changed) = (loan.space, loan.key.clone(), loan.changed);
-        let params = lent.and_then(|(lent, _)| lent.params);
+        let params = lent.and_then(|(lent, ..)| lent.params);
         self.put_loan(loan, params);
         if let Some(params) = params {
             self.policies.release(params);
@@ -229,7 +254,9 @@ impl Shard {
             if changed {
                 self.note_change(&key);
             }
-            self.call_waiting(&key);
+            if call_waiting {
+                self.call_waiting(&key);
+            }
         }
         is_last
     }

@@ -232,7 +232,7 @@ impl Shard {
                 .store
                 .key(space, &bytes)
                 .is_ok_and(|key| self.store.find(&key).is_some());
-            if (exists || self.is_blocked_for(&bytes, None))
+            if (exists || self.holds.is_lent(&bytes))
                 && let Some(marks) = self.interest.watched.remove(&(space, bytes))
             {
                 marks.iter().for_each(|mark| mark.set());
@@ -247,6 +247,9 @@ impl Shard {
             return;
         };
         waiting.retain(|other| !Arc::ptr_eq(other, wakeup));
+        if self.holds.is_lent(key) {
+            self.holds.call_when_back(key);
+        }
         let Some(first) = waiting.front().map(Arc::clone) else {
             self.interest.waiting.remove(&of);
             return;

@@ -171,10 +171,12 @@ impl Worker {
                     let sources = &needs[..blocking.sources.min(needs.len())];
                     registered = Some(self.leave_word(connection, env.db, sources).await);
                 }
-                // A call was of no use: perhaps it is for the next.
-                Some(registered) => registered.pass_call_on(),
+                // A call was of no use: perhaps it is for the next, once the keys are back.
+                Some(registered) => {
+                    drop(keys);
+                    registered.pass_call_on();
+                }
             }
-            drop(keys);
             self.send_before_waiting(connection, out).await;
             let Some(waiting) = registered.as_ref().map(|registered| Arc::clone(&registered.waiting)) else {
                 continue;

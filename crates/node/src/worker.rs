@@ -290,7 +290,8 @@ struct Gone {
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        self.worker.tracked.borrow_mut().remove(&self.id);
+        // Dropped last, which closes the socket: whoever sees that finds the connection on no list.
+        let _tracked = self.worker.tracked.borrow_mut().remove(&self.id);
         self.worker.counters().connection_closed();
         self.worker.node.connection_ended(self.worker.index, self.id);
     }
