@@ -2,8 +2,8 @@
 
 use tollgate_suite::{Check, Differential, Draw, Node, RedisServer, Trial, Value, skip_without};
 
-/// All are in one slot.
-const KEYS: &[&str] = &["{k}a", "{k}b", "{k}c", "{k}d", "{k}e"];
+/// Of one shard and of several.
+const KEYS: &[&str] = &["a", "b", "{a}c", "d", "e"];
 
 /// A time to live that ends while the test runs would not end at the same moment on both servers.
 fn within_a_second(answered: &Value, expected: &Value) -> bool {

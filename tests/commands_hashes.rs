@@ -90,7 +90,7 @@ fn trial(draw: &mut Draw) -> Trial {
     let mut command: Vec<String> = match draw.below(28) {
         0..4 => {
             let mut command = vec![draw.of(&["HSET", "HMSET", "hset"]).to_owned(), key];
-            if command[1] == "large" && draw.one_in(4) {
+            if command[1] == "large" && draw.one_in(6) {
                 for number in 0..LARGE_FIELDS {
                     command.extend([format!("field:{number}"), value(draw)]);
                 }
@@ -155,7 +155,7 @@ fn trial(draw: &mut Draw) -> Trial {
                 command.extend(["MATCH".to_owned(), pattern.to_owned()]);
             }
             if draw.one_in(2) {
-                let count = draw.of(&["1", "10", "100", "5000", "0", "-1", "x"]);
+                let count = draw.of(&["40", "100", "300", "5000", "0", "-1", "x"]);
                 command.extend([draw.of(&["COUNT", "count"]).to_owned(), count.to_owned()]);
             }
             command
@@ -262,10 +262,10 @@ fn random_commands_are_answered_as_by_redis() {
         let redis = RedisServer::start(&[]);
         let node = Node::start(&["--workers", workers]);
         let (mut reference, mut tested) = (redis.client(), node.client());
-        differential.run(&mut reference, &mut tested, 1, 10_000);
+        differential.run(&mut reference, &mut tested, 1, 8_000);
         reference.hello3();
         tested.hello3();
-        differential.run(&mut reference, &mut tested, 2, 10_000);
+        differential.run(&mut reference, &mut tested, 2, 8_000);
     }
     differential.finish();
 }

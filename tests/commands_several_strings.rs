@@ -2,8 +2,10 @@
 
 use tollgate_suite::{Differential, Draw, Node, RedisServer, Trial, skip_without};
 
-/// All are in one slot.
-const KEYS: &[&str] = &["{k}a", "{k}b", "{k}c", "{k}d", "{k}e", "{k}f"];
+/// Of one shard and of several.
+const KEYS: &[&str] = &["a", "b", "{a}c", "d", "e", "{b}f"];
+/// Its values are too long for LCS to be quick on them.
+const LARGE: &str = "large";
 const INTEGERS: &[&str] = &[
     "0",
     "1",
@@ -28,7 +30,6 @@ fn value(draw: &mut Draw) -> Vec<u8> {
     match draw.below(12) {
         0 => b"12345".to_vec(),
         1 => text(draw, 700),
-        2 if draw.one_in(4) => text(draw, 300_000),
         _ => text(draw, 20),
     }
 }
@@ -86,16 +87,20 @@ fn trial(draw: &mut Draw) -> Trial {
             }
         }
         14 => {
-            let most = if draw.one_in(6) { 2_000_000 } else { 40 };
+            let is_large = draw.one_in(4);
             let offset = match draw.one_in(20) {
                 true => draw.of(INTEGERS).to_owned(),
-                false => draw.below(most).to_string(),
+                false => draw.below(if is_large { 2_000_000 } else { 40 }).to_string(),
             };
-            args.extend(["SETRANGE".into(), key(draw), offset.into_bytes(), text(draw, 12)]);
+            let key = if is_large { LARGE.into() } else { key(draw) };
+            args.extend(["SETRANGE".into(), key, offset.into_bytes(), text(draw, 12)]);
         }
+        15 if draw.one_in(4) => args.extend(["APPEND".into(), LARGE.into(), text(draw, 300_000)]),
         15 => args.extend(["APPEND".into(), key(draw), value(draw)]),
         16 => args.extend(["DEL".into(), key(draw), key(draw)]),
-        17 => args.extend(["STRLEN".into(), key(draw)]),
+        17 if draw.one_in(4) => args.extend(["GETRANGE".into(), LARGE.into(), "-300000".into(), "-1".into()]),
+        17 if draw.one_in(40) => args.extend(["DEL".into(), LARGE.into()]),
+        17 => args.extend(["STRLEN".into(), draw.of(&["a", "b", LARGE]).into()]),
         18 => args.extend(["OBJECT".into(), "ENCODING".into(), key(draw)]),
         _ => args.extend(["SET".into(), key(draw), value(draw)]),
     }
@@ -108,6 +113,7 @@ fn trial(draw: &mut Draw) -> Trial {
 const COMMANDS: &[(&str, &[&str])] = &[
     ("APPEND", &[]),
     ("DEL", &[]),
+    ("GETRANGE", &[]),
     ("LCS", &["IDX", "LEN", "MINMATCHLEN", "WITHMATCHLEN"]),
     ("MGET", &[]),
     ("MSET", &[]),

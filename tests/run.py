@@ -29,7 +29,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("word", nargs="*", help="run the tests whose name contains one of these")
     parser.add_argument("--list", action="store_true", help="print the names and run nothing")
-    parser.add_argument("--redis-server", action="store_true", help="run library suites on redis-server, and nothing else")
+    parser.add_argument("--redis-server", action="store_true", help="library suites on redis-server, and nothing else")
     options = parser.parse_args()
 
     def is_wanted(name):
@@ -41,9 +41,13 @@ def main():
 
     started = time.monotonic()
     if options.redis_server:
-        environments = Environments()
+        wanted = libraries.redis_names(is_wanted)
+        if options.list:
+            print("\n".join(wanted))
+            return
         install_system_packages()
-        sys.exit(report(run_all(libraries.list_redis_tests(environments, is_wanted)), time.monotonic() - started))
+        outcomes = run_all(libraries.list_redis_tests(Environments(), wanted))
+        sys.exit(report(outcomes, time.monotonic() - started))
     library_suites = libraries.names(is_library_wanted)
     suites = {name for name in clients.names() if is_wanted(name)}
     environments = Environments()

@@ -133,7 +133,9 @@ def java(source, directory):
             shutil.rmtree(directory / "classes", ignore_errors=True)
             maven = ["mvn", "-q", "-B", f"-Dmaven.repo.local={CACHE / 'maven'}", "-f", str(source / "pom.xml")]
             _call([*maven, f"{MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies", f"-DoutputDirectory={directory / 'lib'}"])
-            options = ["-encoding", "UTF-8", "-Xlint:all,-processing", "-Werror", "-cp", str(directory / "lib" / "*")]
+            # Libraries name annotations of others that nothing else needs.
+            lint = "-Xlint:all,-processing,-classfile"
+            options = ["-encoding", "UTF-8", lint, "-Werror", "-cp", str(directory / "lib" / "*")]
             _call(["javac", *options, "-d", str(directory / "classes"), *map(str, java_files)])
     return {}
 

@@ -37,10 +37,11 @@ class Suite:
     differences: dict[str, tuple] = field(default_factory=dict)
 
 
-def _node(name, client="", differences=None):
+def _node(name, client, differences=None):
     argv = ["node", "--test", "--test-reporter=spec", f"{name}.test.cjs"]
-    label = f"node/{name}-on-{client}" if client else f"node/{name}"
-    return Suite(label, "libraries-node", argv, "node", {"CLIENT_PACKAGE": client} if client else {}, differences or {})
+    # A client's own suite goes by the version alone.
+    label = f"node/{client}" if client.startswith(name) else f"node/{name}-on-{client}"
+    return Suite(label, "libraries-node", argv, "node", {"CLIENT_PACKAGE": client}, differences or {})
 
 
 def _python(name):
@@ -62,7 +63,7 @@ def _java(name, class_name):
     return Suite(f"java/{name}", "libraries-java", argv, "java")
 
 
-# SPEC section 7: error_reply without a blank answers the code alone, as before Redis 7, which is what bottleneck compares.
+# What error_reply is given without a blank is the whole error, as before Redis 7: that is what bottleneck compares.
 ERROR_REPLY = {
     "bottleneck > the loss of its settings is noticed: answer": ("ERR SETTINGS_KEY_NOT_FOUND", 7),
     "bottleneck > jobs weigh, and too heavy ones are refused: refused": (
@@ -72,19 +73,29 @@ ERROR_REPLY = {
 }
 
 SUITES = [
-    _node("rate-limiter-flexible", "ioredis"),
+    _node("rate-limiter-flexible", "ioredis-5"),
     _node("rate-limiter-flexible", "ioredis-6"),
-    _node("rate-limiter-flexible", "redis"),
-    _node("rate-limit-redis", "ioredis"),
-    _node("rate-limit-redis", "redis"),
-    _node("fastify-rate-limit", "ioredis"),
+    _node("rate-limiter-flexible", "node-redis-6"),
+    _node("rate-limit-redis", "ioredis-5"),
+    _node("rate-limit-redis", "node-redis-6"),
+    _node("fastify-rate-limit", "ioredis-5"),
     _node("fastify-rate-limit", "ioredis-6"),
-    _node("bottleneck", "ioredis", ERROR_REPLY),
+    _node("bottleneck", "ioredis-5", ERROR_REPLY),
     _node("bottleneck", "ioredis-6", ERROR_REPLY),
     _node("bottleneck", "node-redis-3", ERROR_REPLY),
-    _node("ioredis", "ioredis"),
+    _node("ioredis", "ioredis-5"),
     _node("ioredis", "ioredis-6"),
-    _node("node-redis"),
+    _node("node-redis", "node-redis-6"),
+    _python("limits"),
+    _python("flask_limiter"),
+    _python("pyrate_limiter"),
+    _python("throttled_py"),
+    _python("django_redis"),
+    _go("redis-rate", "TestRedisRate"),
+    _go("throttled", "TestThrottled"),
+    _java("bucket4j", "Bucket4jTest"),
+    _java("redisson", "RedissonRateLimiterTest"),
+    _java("spring-cloud-gateway", "SpringCloudGatewayTest"),
 ]
 
 
@@ -118,9 +129,14 @@ def list_tests(environments, wanted, binary):
     return tests
 
 
-def list_redis_tests(environments, is_wanted):
-    """The suites whose name has one of the words, on redis-server alone."""
-    suites = [suite for suite in SUITES if is_wanted(f"library/{suite.name}")]
+def redis_names(is_wanted):
+    """The suites whose name has one of the words."""
+    return [f"library/{suite.name}" for suite in SUITES if is_wanted(f"library/{suite.name}")]
+
+
+def list_redis_tests(environments, wanted):
+    """The wanted suites, on redis-server alone."""
+    suites = [suite for suite in SUITES if f"library/{suite.name}" in wanted]
     for suite in suites:
         environments.ask(suite.environment)
         environments.ask("redis-server")

@@ -52,9 +52,9 @@ impl Batch {
         });
     }
 
-    /// Bytes of all arguments.
+    /// Bytes that it takes: of all arguments, and what there is to know of them.
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + size_of_val(&*self.args) + size_of_val(&*self.commands)
     }
 
     /// Number of commands.

@@ -16,6 +16,8 @@ pub struct Blocking {
     pub timeout: fn(Request<'_>) -> Result<Option<Duration>, CommandError>,
     /// Takes what is there and writes the reply, or finds nothing. All keys are in the shard.
     pub attempt: fn(&mut Shard, &Env, Request<'_>, &mut Vec<u8>) -> Result<Popped, CommandError>,
+    /// Of how many of its keys, from the first on, it takes something.
+    pub sources: usize,
     /// Whether a transaction in which there is nothing gets null rather than a null array.
     null_at_once: bool,
 }
@@ -34,6 +36,7 @@ impl Blocking {
 pub(crate) static BLPOP: Blocking = Blocking {
     timeout: last_is_timeout,
     attempt: |shard, env, request, out| pop_list(End::Left, shard, env, request, out),
+    sources: usize::MAX,
     null_at_once: false,
 };
 
@@ -41,6 +44,7 @@ pub(crate) static BLPOP: Blocking = Blocking {
 pub(crate) static BRPOP: Blocking = Blocking {
     timeout: last_is_timeout,
     attempt: |shard, env, request, out| pop_list(End::Right, shard, env, request, out),
+    sources: usize::MAX,
     null_at_once: false,
 };
 
@@ -57,6 +61,7 @@ pub(crate) static BLMPOP: Blocking = Blocking {
             lists::pop_elements(shard, env, request, at, (end, count), reply, out)
         })
     },
+    sources: usize::MAX,
     null_at_once: false,
 };
 
@@ -71,6 +76,7 @@ pub(crate) static BLMOVE: Blocking = Blocking {
         let (from, to) = (lists::parse_end(request.arg(3))?, lists::parse_end(request.arg(4))?);
         move_element(from, to, shard, env, request, out)
     },
+    sources: 1,
     null_at_once: true,
 };
 
@@ -78,6 +84,7 @@ pub(crate) static BLMOVE: Blocking = Blocking {
 pub(crate) static BRPOPLPUSH: Blocking = Blocking {
     timeout: last_is_timeout,
     attempt: |shard, env, request, out| move_element(End::Right, End::Left, shard, env, request, out),
+    sources: 1,
     null_at_once: true,
 };
 
@@ -85,6 +92,7 @@ pub(crate) static BRPOPLPUSH: Blocking = Blocking {
 pub(crate) static BZPOPMIN: Blocking = Blocking {
     timeout: last_is_timeout,
     attempt: |shard, env, request, out| pop_set(Side::Min, shard, env, request, out),
+    sources: usize::MAX,
     null_at_once: false,
 };
 
@@ -92,6 +100,7 @@ pub(crate) static BZPOPMIN: Blocking = Blocking {
 pub(crate) static BZPOPMAX: Blocking = Blocking {
     timeout: last_is_timeout,
     attempt: |shard, env, request, out| pop_set(Side::Max, shard, env, request, out),
+    sources: usize::MAX,
     null_at_once: false,
 };
 
@@ -108,6 +117,7 @@ pub(crate) static BZMPOP: Blocking = Blocking {
             sorted_sets::pop_members(shard, env, request, at, (side, count), reply, out)
         })
     },
+    sources: usize::MAX,
     null_at_once: false,
 };
 

@@ -116,8 +116,8 @@ impl<'a, T> Edit<'a, T> {
         }
     }
 
-    /// The value, to change how it is kept but not what it holds, so that nobody who watches the key is told.
-    pub(crate) fn recode(&mut self) -> &mut T {
+    /// The value, to change it without that counting as a change: only how it is kept, or until it turns out whether anything changes.
+    pub(crate) fn unmarked(&mut self) -> &mut T {
         self.value
     }
 

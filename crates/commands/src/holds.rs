@@ -71,6 +71,13 @@ enum Content {
     },
 }
 
+impl Holds {
+    /// Whether a run has a key.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        !self.by_key.is_empty() && self.by_key.contains_key(key)
+    }
+}
+
 impl Shard {
     /// Whether any key is held.
     #[inline]
@@ -135,13 +142,21 @@ impl Shard {
         }
     }
 
+    /// Whether runs but that one have keys.
+    pub fn has_holds_of_others(&self, run: RunId) -> bool {
+        self.holds.by_key.values().any(|hold| hold.run != run)
+    }
+
     /// Gives the whole shard to a run, or back. Keys that other runs hold stay theirs.
     pub fn freeze(&mut self, run: Option<RunId>) {
         self.holds.frozen = run;
     }
 
-    /// The space that a command's keys belong to.
-    pub fn space_of(&self, env: &Env, spec: &Spec, request: Request<'_>) -> Space {
+    /// The space that a command's key at that position belongs to.
+    pub fn space_of(&self, env: &Env, spec: &Spec, request: Request<'_>, position: usize) -> Space {
+        if spec.name == "copy" && position == 2 {
+            return Space::Db(crate::rename::copy_db(env, request));
+        }
         if spec.name.starts_with("rl.") {
             let mut words = request.iter().skip(2);
             while let Some(word) = words.next() {
@@ -193,31 +208,28 @@ impl Shard {
 
     /// Puts back what was lent; whether all of the key is back, so that who waits for it can go on.
     pub fn take_back(&mut self, loan: Loan) -> bool {
-        let Some(hold) = self.holds.by_key.get_mut(&loan.key) else {
-            // New: made by a run that has the whole node, and so knew that there was no such key.
-            debug_assert!(self.holds.frozen.is_some());
-            let (space, bytes) = (loan.space, loan.key.clone());
-            self.put_loan(loan, None);
-            if let Ok(key) = self.bucket_key(space, &bytes) {
-                self.note_change(&key);
-            }
-            return false;
-        };
-        let Some(at) = hold.lent.iter().position(|lent| lent.space == loan.space) else {
-            return false;
-        };
-        let lent = hold.lent.swap_remove(at);
-        let is_last = hold.lent.is_empty();
+        let hold = self.holds.by_key.get_mut(&loan.key);
+        // Without one it is new: made by a run that has the whole node, and so knew that there was no such key.
+        let lent = hold.and_then(|hold| {
+            let at = hold.lent.iter().position(|lent| lent.space == loan.space)?;
+            let lent = hold.lent.swap_remove(at);
+            Some((lent, hold.lent.is_empty()))
+        });
+        let is_last = matches!(lent, Some((_, true)));
         if is_last {
             self.holds.by_key.remove(&loan.key);
         }
         let (space, bytes, changed) = (loan.space, loan.key.clone(), loan.changed);
-        self.put_loan(loan, lent.params);
-        if let Some(params) = lent.params {
+        let params = lent.and_then(|(lent, _)| lent.params);
+        self.put_loan(loan, params);
+        if let Some(params) = params {
             self.policies.release(params);
         }
-        if changed && let Ok(key) = self.bucket_key(space, &bytes) {
-            self.note_change(&key);
+        if let Ok(key) = self.bucket_key(space, &bytes) {
+            if changed {
+                self.note_change(&key);
+            }
+            self.call_waiting(&key);
         }
         is_last
     }
@@ -226,6 +238,12 @@ impl Shard {
     pub fn admit(&mut self, loan: Loan, run: RunId) {
         self.store.admit_guests();
         self.hold(&loan.key, run);
+        // It goes on as on the clock of its shard.
+        if let Ok(key) = self.store.key(loan.space, &loan.key)
+            && let Some(slot) = self.store.slot_mut(key.slot())
+        {
+            slot.clock_offset_us = loan.clock_offset_us;
+        }
         self.interest.admit(loan.space, &loan.key, run);
         self.put_loan(loan, None);
     }
@@ -252,6 +270,7 @@ impl Shard {
     /// Takes a guest out again, to give it back.
     pub fn dismiss(&mut self, space: Space, bytes: &[u8], run: RunId) -> Option<Loan> {
         let changed = self.interest.dismiss(space, bytes)?;
+        self.release(bytes, run);
         let key = self.bucket_key(space, bytes).ok()?;
         let clock_offset_us = self.store.slot(key.slot()).map_or(0, |slot| slot.clock_offset_us);
         let content = match self.take_held(&key) {
@@ -264,7 +283,6 @@ impl Shard {
                 content
             }
         };
-        self.release(bytes, run);
         Some(Loan {
             space,
             key: bytes.into(),
@@ -292,9 +310,6 @@ impl Shard {
         let Ok(key) = self.store.key(loan.space, &loan.key) else {
             return;
         };
-        if let Some(slot) = self.store.slot_mut(key.slot()) {
-            slot.clock_offset_us = loan.clock_offset_us;
-        }
         let held = match loan.content {
             Content::Nothing => Held::Nothing,
             Content::Value(taken) => Held::Value(taken),

@@ -142,8 +142,20 @@ impl Shard {
     /// Notes that a key holds something else than before, for who watches it or waits for it.
     #[inline]
     pub(crate) fn note_change(&mut self, key: &Key<'_>) {
-        if !self.interest.is_empty() {
-            self.interest.changed(key, &self.store);
+        if self.interest.is_empty() {
+            return;
+        }
+        // What may be taken back is not told before it stands.
+        match &mut self.undo {
+            Some(undo) => undo.note_changed(key),
+            None => self.interest.changed(key, &self.store),
+        }
+    }
+
+    /// As [`Shard::note_change`], of a change that stands.
+    pub(crate) fn note_standing_change(&mut self, space: Space, key: &[u8]) {
+        if let Ok(key) = self.store.key(space, key) {
+            self.interest.changed(&key, &self.store);
         }
     }
 
@@ -181,6 +193,50 @@ impl Shard {
         let waiting = self.interest.waiting.entry((Space::Db(db), key.into())).or_default();
         if !waiting.iter().any(|other| Arc::ptr_eq(other, wakeup)) {
             waiting.push_back(Arc::clone(wakeup));
+        }
+    }
+
+    /// Calls the longest waiting for a key if there is something for it.
+    pub(crate) fn call_waiting(&self, key: &Key<'_>) {
+        if self.interest.waiting.is_empty() {
+            return;
+        }
+        let waiting = self.interest.waiting.get(&(key.space(), Box::from(key.bytes())));
+        if let Some(first) = waiting.and_then(VecDeque::front)
+            && is_served_from(key, &self.store)
+        {
+            first.call();
+        }
+    }
+
+    /// Calls the one that waits behind another, to which a call was of no use, if there is something for it.
+    pub fn call_next(&self, db: u8, key: &[u8], after: &Arc<Wakeup>) {
+        let waiting = self.interest.waiting.get(&(Space::Db(db), Box::from(key)));
+        let Some(waiting) = waiting else { return };
+        let next = waiting.iter().skip_while(|other| !Arc::ptr_eq(other, after)).nth(1);
+        if let Some(next) = next
+            && let Ok(key) = self.bucket_key(Space::Db(db), key)
+            && is_served_from(&key, &self.store)
+        {
+            next.call();
+        }
+    }
+
+    /// Sets the marks of all watched keys that exist, or are lent, of a database or of all.
+    pub(crate) fn note_flush(&mut self, db: Option<u8>) {
+        let watched = &self.interest.watched;
+        let of_db = |space: &Space| db.is_none_or(|db| *space == Space::Db(db));
+        let keys: Vec<KeyOf> = watched.keys().filter(|(space, _)| of_db(space)).cloned().collect();
+        for (space, bytes) in keys {
+            let exists = self
+                .store
+                .key(space, &bytes)
+                .is_ok_and(|key| self.store.find(&key).is_some());
+            if (exists || self.is_blocked_for(&bytes, None))
+                && let Some(marks) = self.interest.watched.remove(&(space, bytes))
+            {
+                marks.iter().for_each(|mark| mark.set());
+            }
         }
     }
 

@@ -37,6 +37,13 @@ pub enum KeyspaceCommand {
     Scan,
 }
 
+impl KeyspaceCommand {
+    /// Whether it empties a database, or all.
+    pub fn empties(self) -> bool {
+        matches!(self, Self::FlushAll | Self::FlushDb)
+    }
+}
+
 /// What one shard is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyspaceOp {

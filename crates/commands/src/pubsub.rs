@@ -103,6 +103,8 @@ pub struct Subscriptions {
     registry: Arc<PubSub>,
     listener: Listener,
     topics: HashSet<(Kind, Box<[u8]>)>,
+    /// How many of them are channels of slots.
+    sharded: usize,
 }
 
 impl Drop for Subscriptions {
@@ -115,8 +117,10 @@ impl Drop for Subscriptions {
 
 impl Subscriptions {
     fn count(&self, sharded: bool) -> usize {
-        let of = |kind: Kind| (kind == Kind::Shard) == sharded;
-        self.topics.iter().filter(|(kind, _)| of(*kind)).count()
+        match sharded {
+            true => self.sharded,
+            false => self.topics.len() - self.sharded,
+        }
     }
 
     /// Whether it listens to anything.
@@ -181,6 +185,18 @@ impl PubSub {
     fn recount(&self, topics: &Topics) {
         let count = topics.channels.len() + topics.shard_channels.len() + topics.patterns.len();
         self.count.store(count, Ordering::Release);
+    }
+
+    /// Whether a connection still listens to what a message is for: to the pattern, or to the channel itself.
+    pub fn has(&self, delivery: &Delivery, pattern: Option<&[u8]>, worker: usize, connection: u64) -> bool {
+        let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
+        let listeners = match pattern {
+            Some(pattern) => topics.patterns.get(pattern).map(|pattern| &pattern.listeners),
+            None if delivery.sharded => topics.shard_channels.get(&*delivery.channel),
+            None => topics.channels.get(&*delivery.channel),
+        };
+        let listener = Listener { worker, connection };
+        listeners.is_some_and(|listeners| listeners.binary_search(&listener).is_ok())
     }
 
     /// Who gets a message, by worker.
@@ -275,6 +291,14 @@ pub(crate) fn sunsubscribe(call: &mut ConnectionCall<'_>) -> Result<(), CommandE
 fn listen(call: &mut ConnectionCall<'_>, kind: Kind) -> Result<(), CommandError> {
     let request = call.request;
     let most = call.node.about().subscriptions_max;
+    let before = call
+        .session
+        .subscriptions
+        .as_ref()
+        .map_or(0, |subscriptions| subscriptions.topics.len());
+    if before + request.len() - 1 > most {
+        return Err(CommandError::TooManySubscriptions(most));
+    }
     let subscriptions = call.session.subscriptions.get_or_insert_with(|| {
         Box::new(Subscriptions {
             registry: Arc::clone(call.node.pubsub()),
@@ -283,14 +307,13 @@ fn listen(call: &mut ConnectionCall<'_>, kind: Kind) -> Result<(), CommandError>
                 connection: call.session.id,
             },
             topics: HashSet::new(),
+            sharded: 0,
         })
     });
-    if subscriptions.topics.len() + request.len() - 1 > most {
-        return Err(CommandError::TooManySubscriptions(most));
-    }
     let mut reply = ReplyWriter::new(call.out, call.session.proto);
     for name in request.iter().skip(1) {
         if subscriptions.topics.insert((kind, name.into())) {
+            subscriptions.sharded += usize::from(kind == Kind::Shard);
             subscriptions.registry.add(kind, name, subscriptions.listener);
         }
         reply.push(3);
@@ -315,6 +338,7 @@ fn listen_no_more(call: &mut ConnectionCall<'_>, kind: Kind) -> Result<(), Comma
         let mut left = 0;
         if let Some(subscriptions) = subscriptions {
             if subscriptions.topics.remove(&(kind, name.clone())) {
+                subscriptions.sharded -= usize::from(kind == Kind::Shard);
                 subscriptions.registry.remove(kind, &name, subscriptions.listener);
             }
             left = subscriptions.count(kind == Kind::Shard);
@@ -342,6 +366,9 @@ fn listen_no_more(call: &mut ConnectionCall<'_>, kind: Kind) -> Result<(), Comma
     Ok(())
 }
 
+/// Bytes of messages that wait for one script or transaction to end.
+const PUBLISHED_BYTES_MAX: usize = 16 << 20;
+
 /// `PUBLISH channel message`
 pub(crate) fn publish(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     send(call, false)
@@ -357,11 +384,17 @@ fn send(call: &mut ConnectionCall<'_>, sharded: bool) -> Result<(), CommandError
     let deliveries = call.node.pubsub().deliveries(channel, message, sharded);
     let count: usize = deliveries.iter().map(|(_, delivery)| delivery.to.len()).sum();
     if let Some(later) = &mut call.session.published {
-        later.push(Published {
-            channel: channel.into(),
-            message: message.into(),
-            sharded,
-        });
+        let waiting_bytes: usize = later.iter().map(|published| published.message.len()).sum();
+        if waiting_bytes + message.len() > PUBLISHED_BYTES_MAX {
+            return Err(CommandError::SubscribersBehind);
+        }
+        if count > 0 {
+            later.push(Published {
+                channel: channel.into(),
+                message: message.into(),
+                sharded,
+            });
+        }
     } else {
         for (worker, delivery) in deliveries {
             call.node.deliver(worker, delivery)?;

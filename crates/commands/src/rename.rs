@@ -116,6 +116,11 @@ fn database(text: &[u8]) -> Result<u8, CommandError> {
     number.ok_or(CommandError::Refused("DB index is out of range"))
 }
 
+/// The database that COPY copies to; the selected one if its options are refused anyway.
+pub(crate) fn copy_db(env: &Env, request: Request<'_>) -> u8 {
+    CopyOptions::parse(env, request).map_or(env.db, |options| options.db)
+}
+
 /// `COPY source destination [DB destination-db] [REPLACE]`
 pub(crate) fn copy(
     shard: &mut Shard,

@@ -27,7 +27,13 @@ impl Shard {
             };
             match relief {
                 Some(Relief::Compacted) => {}
+                Some(Relief::Evict(place)) if self.holds.has(self.store.view(place).entry.key()) => {}
                 Some(Relief::Evict(place)) => {
+                    if self.interest.watches_any() {
+                        let view = self.store.view(place);
+                        let (space, key): (_, Box<[u8]>) = (view.space, view.entry.key().into());
+                        self.note_standing_change(space, &key);
+                    }
                     if let Some(params) = self.store.remove_at(place).params {
                         self.policies.release(ParamsId(params));
                     }

@@ -225,15 +225,17 @@ impl Shard {
                 Err(error) => Err(error),
             },
             // Whoever can wait calls it otherwise.
-            Run::Block(blocking) => match (blocking.attempt)(self, env, request, out) {
-                Ok(Popped::All) => Ok(()),
-                Ok(Popped::More(rest)) => return Step::More(rest),
-                Ok(Popped::Nothing) => {
-                    blocking.write_nothing(&mut ReplyWriter::new(out, env.proto), true);
-                    Ok(())
+            Run::Block(blocking) => {
+                match (blocking.timeout)(request).and_then(|_| (blocking.attempt)(self, env, request, out)) {
+                    Ok(Popped::All) => Ok(()),
+                    Ok(Popped::More(rest)) => return Step::More(rest),
+                    Ok(Popped::Nothing) => {
+                        blocking.write_nothing(&mut ReplyWriter::new(out, env.proto), true);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
             Run::EachKey(run) => {
                 let count = (1..request.len())
                     .map(|i| run(self, env, request.arg(i)))
@@ -374,6 +376,7 @@ impl Shard {
     /// bucket that is full by now needs no memory and is removed, or not stored at all.
     pub(crate) fn store_state(&mut self, key: &Key<'_>, kept: Kept, state: State<'_>) -> Result<(), CommandError> {
         self.note_before_bucket(key);
+        self.note_change(key);
         let mut place = self.store.find(key);
         let (is_new, may_grow) = match state {
             State::Numbers(numbers) => (numbers.is_empty(), false),
@@ -462,19 +465,38 @@ impl Shard {
             return true;
         }
         let Self {
-            store, policies, stats, ..
+            store,
+            policies,
+            stats,
+            holds,
+            interest,
+            ..
         } = self;
+        let watches_any = interest.watches_any();
+        let mut gone = Vec::new();
         if !store.drop_buried(entries_max) {
             return true;
         }
         // Between commands nothing refers to parameters that are not retained.
         policies.end_epoch();
         let progress = store.sweep(now_us, entries_max, &mut |dropped| {
+            if holds.has(dropped.entry.key()) {
+                // Nothing goes while a run is at it.
+                return false;
+            }
             if let Some(params) = dropped.entry.params() {
                 policies.release(ParamsId(params));
             }
             stats.expired += 1;
+            if watches_any {
+                gone.push((dropped.space, Box::from(dropped.entry.key())));
+            }
+            true
         });
+        for (space, key) in gone {
+            let key: Box<[u8]> = key;
+            self.note_standing_change(space, &key);
+        }
         !progress.wrapped
     }
 }

@@ -17,8 +17,17 @@ pub struct Transaction {
 impl Transaction {
     /// Whether a script is among the commands.
     pub fn has_scripts(&self) -> bool {
+        self.has(|run| matches!(run, Run::Script(_)))
+    }
+
+    /// Whether FLUSHALL or FLUSHDB is among the commands.
+    pub fn empties(&self) -> bool {
+        self.has(|run| matches!(run, Run::Keyspace(command) if command.empties()))
+    }
+
+    fn has(&self, wanted: impl Fn(&Run) -> bool) -> bool {
         let mut commands = (0..self.commands.len()).map_while(|index| self.commands.get(index));
-        commands.any(|(spec, ..)| matches!(spec.run, Run::Script(_)))
+        commands.any(|(spec, ..)| wanted(&spec.run))
     }
 }
 

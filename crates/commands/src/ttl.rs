@@ -282,6 +282,7 @@ impl Shard {
             return Ok(());
         };
         self.note_before_bucket(key);
+        self.note_change(key);
         let bucket = self.store.bucket(place);
         let params = bucket.params;
         match bucket.state {

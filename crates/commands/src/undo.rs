@@ -24,6 +24,8 @@ pub struct UndoLog {
     steps: Vec<Undo>,
     /// Keys of which the log has all that they held: what else happens to them needs no note.
     complete: HashSet<(Space, Box<[u8]>)>,
+    /// Keys whose change somebody wants to know about.
+    changed: HashSet<(Space, Box<[u8]>)>,
 }
 
 impl std::fmt::Debug for UndoLog {
@@ -107,6 +109,10 @@ impl UndoLog {
         self.complete.remove(&from);
         self.complete.remove(&(to.space(), Box::from(to.bytes())));
         self.note(to, Act::Moved { from, ahead_us });
+    }
+
+    pub(crate) fn note_changed(&mut self, key: &Key<'_>) {
+        self.changed.insert((key.space(), key.bytes().into()));
     }
 
     pub(crate) fn note_change(&mut self, key: &Key<'_>, inverse: Inverse<Value>) {
@@ -295,6 +301,9 @@ impl Shard {
 
     /// Ends a log whose writes stand.
     pub fn commit(&mut self, log: UndoLog) {
+        for (space, key) in log.changed {
+            self.note_standing_change(space, &key);
+        }
         for step in log.steps {
             match step.act {
                 Act::Restore(Held::Bucket(bucket)) => self.policies.release(bucket.params),

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::io::ReadBuf;
+use tokio::io::{Interest, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_commands::{Blocking, CheckQueue, CommandError, Env, KeyNeed, Popped, Spec, Wakeup};
@@ -23,6 +23,9 @@ use tollgate_store::Space;
 
 /// The longest sleep that the runtime takes; who waits for longer waits for ever.
 const SLEEP_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// How often a client that has sent more meanwhile is asked whether it is still there.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The connections of a node that wait, so that CLIENT UNBLOCK finds them.
 #[derive(Debug, Default)]
@@ -67,6 +70,16 @@ struct Registered<'a> {
     keys: Vec<(u8, Box<[u8]>)>,
 }
 
+impl Registered<'_> {
+    /// Passes a call on that was of no use here.
+    fn pass_call_on(&self) {
+        for (db, key) in &self.keys {
+            let job = KeyJob::CallNext(*db, key.clone(), Arc::clone(&self.waiting.wakeup));
+            self.worker.node.key_job(self.worker.owner_of(key), job);
+        }
+    }
+}
+
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         self.worker.node.blocked.lock().remove(&self.connection);
@@ -82,6 +95,8 @@ impl Drop for Registered<'_> {
 enum Over {
     Called,
     Timeout,
+    /// Messages for its client were sent.
+    Owing,
     /// The client has gone, or the node wants it to.
     Gone,
 }
@@ -129,20 +144,38 @@ impl Worker {
             let now = self.env(self.node.clock.now_us(), env.db, env.proto);
             let popped = self.as_run(keys.run(), |worker| {
                 (blocking.attempt)(&mut worker.shard.borrow_mut(), &now, request, out)
-            })?;
+            });
+            let popped = match popped {
+                // What came is of a type that it does not wait for.
+                Err(CommandError::WrongType) if registered.is_some() => Popped::Nothing,
+                popped => popped?,
+            };
             match popped {
                 Popped::All => return Ok(()),
                 Popped::More(rest) => {
-                    self.finish_rest(rest, &keys, &now, &mut CheckQueue::default(), request, out)
-                        .await;
+                    self.finish_rest(
+                        rest,
+                        &keys,
+                        &now,
+                        &mut CheckQueue::default(),
+                        request,
+                        (out, usize::MAX),
+                    )
+                    .await;
                     return Ok(());
                 }
                 Popped::Nothing => {}
             }
-            if registered.is_none() {
-                registered = Some(self.leave_word(connection, env.db, &needs).await);
+            match &registered {
+                None => {
+                    let sources = &needs[..blocking.sources.min(needs.len())];
+                    registered = Some(self.leave_word(connection, env.db, sources).await);
+                }
+                // A call was of no use: perhaps it is for the next.
+                Some(registered) => registered.pass_call_on(),
             }
             drop(keys);
+            self.send_before_waiting(connection, out).await;
             let Some(waiting) = registered.as_ref().map(|registered| Arc::clone(&registered.waiting)) else {
                 continue;
             };
@@ -154,6 +187,7 @@ impl Worker {
                     break;
                 }
                 Over::Called => {}
+                Over::Owing => continue,
                 Over::Timeout | Over::Gone => break,
             }
         }
@@ -188,6 +222,7 @@ impl Worker {
         let mut sleep = pin!(tokio::time::sleep_until(
             deadline.unwrap_or_else(|| Instant::now() + SLEEP_MAX)
         ));
+        let mut look_again = pin!(tokio::time::sleep(LOOK_AGAIN));
         poll_fn(|cx| {
             if wakeup.poll_called(cx).is_ready() {
                 return Poll::Ready(Over::Called);
@@ -200,13 +235,38 @@ impl Worker {
             if link.should_leave() || link.is_broken() {
                 return Poll::Ready(Over::Gone);
             }
-            // The end of what the client sends; requests that it sent meanwhile wait.
+            if link.owes() {
+                return Poll::Ready(Over::Owing);
+            }
+            // The end of what the client sends; requests that it sent meanwhile wait, and hide it: then it is looked for now and then.
             let mut byte = [0];
             match link.socket().poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
-                Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Over::Gone),
-                Poll::Ready(Ok(_)) | Poll::Pending => Poll::Pending,
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Over::Gone),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => return Poll::Pending,
             }
+            let ready = pin!(link.socket().ready(Interest::READABLE));
+            if let Poll::Ready(Ok(ready)) = ready.poll(cx)
+                && ready.is_read_closed()
+            {
+                return Poll::Ready(Over::Gone);
+            }
+            look_again.as_mut().reset(Instant::now() + LOOK_AGAIN);
+            let _ = look_again.as_mut().poll(cx);
+            Poll::Pending
         })
         .await
+    }
+
+    /// Sends the replies to what came before a command that waits.
+    async fn send_before_waiting(&self, connection: u64, out: &mut Vec<u8>) {
+        let Some(link) = self.link_of(connection) else { return };
+        self.counters().sent_bytes.add(out.len() as u64);
+        // A client that is gone is noticed next.
+        let _ = link.send(out).await;
+        out.clear();
+        if link.owes() {
+            let _ = link.send(&link.take_owed()).await;
+        }
     }
 }

@@ -190,7 +190,6 @@ impl Connection {
         buffers.input = input;
         self.partial = partial;
         self.client.note(&mut self.session);
-        self.link.proto.set(self.session.proto);
         let counters = worker.counters();
         counters.received_bytes.add(filled as u64);
         if self.link.is_in_round() {
@@ -232,6 +231,7 @@ impl Connection {
                     let request = self.scanner.request(window);
                     commands += 1;
                     turn.run(&mut self.session, request).await;
+                    self.link.proto.set(self.session.proto);
                     consumed += length;
                     if self.session.close_after_reply {
                         break Err(End::Asked);

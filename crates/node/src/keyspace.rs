@@ -60,7 +60,7 @@ async fn carry(worker: &Rc<Worker>, mut run: KeyspaceRun) -> Result<KeyspaceRun,
 
 async fn ask(worker: &Rc<Worker>, shard: usize, op: KeyspaceOp) -> Result<KeyspaceAnswer, Lost> {
     if shard != worker.index {
-        return worker.node.post_keyspace(shard, op)?.await.map_err(|_| Lost::ShardGone);
+        return worker.node.ask_keyspace(shard, op).await.map_err(|_| Lost::ShardGone);
     }
     let stretch = Stretch::long();
     let answer = worker

@@ -4,6 +4,7 @@
 //! that needs the whole node waits until no other has loans, and then freezes every shard.
 
 use crate::limits::Bound;
+use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, mpsc, oneshot};
-use tollgate_commands::{CommandError, Delivery, KeyNeed, Loan, RunId, Wakeup, WatchMark};
+use tollgate_commands::{CommandError, Delivery, KeyNeed, KeyspaceAnswer, KeyspaceOp, Loan, RunId, Wakeup, WatchMark};
 use tollgate_protocol::Proto;
 use tollgate_store::slot_of;
 
@@ -35,11 +36,17 @@ pub enum KeyJob {
     PassOn(u8, Box<[u8]>, Arc<Wakeup>),
     /// A published message.
     Deliver(Delivery),
+    /// Call the one that waits behind this one: a call was of no use to it.
+    CallNext(u8, Box<[u8]>, Arc<Wakeup>),
+    /// Do one bounded step of a command over all shards.
+    Keyspace(KeyspaceOp, oneshot::Sender<KeyspaceAnswer>),
 }
 
 /// Who waits for keys of this worker's shard that are held.
 #[derive(Debug, Default)]
 pub struct Waits {
+    /// Told when any key is let go of.
+    any: Notify,
     by_key: RefCell<HashMap<Box<[u8]>, Rc<Notify>>>,
 }
 
@@ -50,6 +57,7 @@ impl Waits {
 
     /// Wakes who waits for a key.
     fn wake(&self, key: &[u8]) {
+        self.any.notify_waiters();
         if let Some(notify) = self.by_key.borrow_mut().remove(key) {
             notify.notify_waiters();
         }
@@ -115,7 +123,7 @@ impl Keys {
     /// The time is over, or a key is no key; then it has none.
     pub async fn take(&mut self, mut needs: Vec<KeyNeed>) -> Result<(), CommandError> {
         debug_assert!(self.own.is_empty() && self.guests.is_empty());
-        needs.sort_by(|a, b| (slot_of(&a.key), &a.key, a.space).cmp(&(slot_of(&b.key), &b.key, b.space)));
+        needs.sort_by_cached_key(|need| (slot_of(&need.key), need.key.clone(), need.space));
         needs.dedup();
         let patience = Duration::from_millis(self.worker.node.config.limits.keys_wait_ms as u64);
         let taken = match tokio::time::timeout(patience, self.take_sorted(needs)).await {
@@ -134,7 +142,8 @@ impl Keys {
     async fn take_sorted(&mut self, needs: Vec<KeyNeed>) -> Result<(), CommandError> {
         let worker = Rc::clone(&self.worker);
         let is_own = |need: &KeyNeed| worker.owner_of(&need.key) == worker.index;
-        if matches!(self.access, Access::Local) && !needs.iter().all(is_own) {
+        // Also for keys of this shard alone: whoever takes the whole node must not wait for one who waits for it.
+        if matches!(self.access, Access::Local) && worker.node.workers() > 1 {
             self.access = Access::Some(Arc::clone(&worker.node.borrowing).read_owned().await);
         }
         for need in needs {
@@ -159,17 +168,19 @@ impl Keys {
         debug_assert!(self.own.is_empty() && self.guests.is_empty());
         let worker = Rc::clone(&self.worker);
         let patience = Duration::from_millis(worker.node.config.limits.keys_wait_ms as u64);
-        let all = Arc::clone(&worker.node.borrowing).write_owned();
-        let Ok(all) = tokio::time::timeout(patience, all).await else {
+        let all = async {
+            let all = Arc::clone(&worker.node.borrowing).write_owned().await;
+            self.access = Access::Node(all);
+            for shard in 0..worker.node.workers() {
+                let (frozen, is_frozen) = oneshot::channel();
+                worker.node.key_job(shard, KeyJob::Freeze(self.run, frozen));
+                // A worker that is gone has nothing that could change.
+                let _ = is_frozen.await;
+            }
+        };
+        if tokio::time::timeout(patience, all).await.is_err() {
             worker.counters().limit_hit(Bound::KeysWaitMs);
             return Err(CommandError::TryAgain);
-        };
-        self.access = Access::Node(all);
-        for shard in 0..worker.node.workers() {
-            let (frozen, is_frozen) = oneshot::channel();
-            worker.node.key_job(shard, KeyJob::Freeze(self.run, frozen));
-            // A worker that is gone has nothing that could change.
-            let _ = is_frozen.await;
         }
         Ok(())
     }
@@ -319,7 +330,14 @@ impl Worker {
                 KeyJob::Freeze(run, frozen) => {
                     self.decide_round();
                     self.shard.borrow_mut().freeze(Some(run));
-                    let _ = frozen.send(());
+                    let worker = Rc::clone(&self);
+                    // Who has keys already comes to an end without any more of them.
+                    tokio::task::spawn_local(async move {
+                        while worker.shard.borrow().has_holds_of_others(run) {
+                            worker.waits.any.notified().await;
+                        }
+                        let _ = frozen.send(());
+                    });
                 }
                 KeyJob::Thaw => {
                     self.shard.borrow_mut().freeze(None);
@@ -336,6 +354,17 @@ impl Worker {
                     let _ = done.send(());
                 }
                 KeyJob::PassOn(db, key, wakeup) => self.shard.borrow_mut().pass_on(db, &key, &wakeup),
+                KeyJob::CallNext(db, key, wakeup) => self.shard.borrow().call_next(db, &key, &wakeup),
+                KeyJob::Keyspace(op, reply_to) => {
+                    let stretch = Stretch::long();
+                    self.decide_overdue_round(stretch.started());
+                    let now_us = self.node.clock.at(stretch.started());
+                    let answer = self.shard.borrow_mut().keyspace(&op, now_us);
+                    stretch.end(self.counters());
+                    // Whoever asked may be gone.
+                    let _ = reply_to.send(answer);
+                    tokio::task::yield_now().await;
+                }
                 KeyJob::Deliver(delivery) => self.push_message(&delivery),
             }
         }

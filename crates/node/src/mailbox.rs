@@ -117,10 +117,6 @@ impl Mailbox {
                 let answer = worker.shard.borrow_mut().check_direct(&env, &check);
                 let _ = reply_to.send(answer);
             }
-            Job::Keyspace(op, reply_to) => {
-                let answer = worker.shard.borrow_mut().keyspace(&op, now_us());
-                let _ = reply_to.send(answer);
-            }
         }
     }
 

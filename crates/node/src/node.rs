@@ -187,10 +187,12 @@ impl Node {
         self.post(worker, job).map(|()| replies)
     }
 
-    /// Sends one step of a command over all shards to a worker's shard.
-    pub fn post_keyspace(&self, worker: usize, op: KeyspaceOp) -> Result<oneshot::Receiver<KeyspaceAnswer>, Lost> {
+    /// Asks a worker's shard for one step of a command over all shards. Not through its mailbox, which may be full of what waits for who
+    /// asks.
+    pub fn ask_keyspace(&self, worker: usize, op: KeyspaceOp) -> oneshot::Receiver<KeyspaceAnswer> {
         let (reply_to, answer) = oneshot::channel();
-        self.post(worker, Job::Keyspace(op, reply_to)).map(|()| answer)
+        self.key_job(worker, KeyJob::Keyspace(op, reply_to));
+        answer
     }
 
     /// Sends one check to a worker's shard.

@@ -1,7 +1,7 @@
 //! Commands on their way to another worker's shard, and their replies on the way back.
 
 use tokio::sync::oneshot;
-use tollgate_commands::{CommandError, DirectAnswer, DirectCheck, KeyspaceAnswer, KeyspaceOp};
+use tollgate_commands::{CommandError, DirectAnswer, DirectCheck};
 
 pub use tollgate_commands::Batch;
 
@@ -44,6 +44,4 @@ pub enum Job {
     },
     /// Decide one check, in that database.
     Check(u8, DirectCheck, oneshot::Sender<CheckResult>),
-    /// Do one bounded step of a command over all shards.
-    Keyspace(KeyspaceOp, oneshot::Sender<KeyspaceAnswer>),
 }

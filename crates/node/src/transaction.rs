@@ -16,7 +16,7 @@ use tollgate_commands::{
     ScriptStep, Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
 };
 use tollgate_protocol::{ReplyWriter, Request};
-use tollgate_store::Space;
+use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space};
 
 /// How often EXEC starts again for the keys of its scripts.
 const ROUNDS_MAX: usize = 64;
@@ -42,7 +42,8 @@ impl Worker {
         spec: &'static Spec,
         request: Request<'_>,
     ) -> Result<(), CommandError> {
-        let bytes: usize = request.iter().map(<[u8]>::len).sum();
+        // An argument takes a place in the list, too.
+        let bytes: usize = request.iter().map(|argument| argument.len() + size_of::<u64>()).sum();
         if transaction.commands.bytes() + bytes > self.node.config.limits.transaction_bytes {
             transaction.is_broken = true;
             self.counters().limit_hit(Bound::TransactionBytes);
@@ -121,6 +122,12 @@ impl Worker {
         let mut keys = Keys::new(self, run);
         let mut wanted = self.needs_of(&transaction, watching.as_deref(), session.db);
         let (start, db, proto) = (out.len(), session.db, session.proto);
+        // What empties a database must not meet keys that are lent or held.
+        if transaction.empties()
+            && let Err(error) = keys.take_node().await
+        {
+            return error.write(out, env.proto);
+        }
         for round in 0.. {
             if let Err(error) = keys.take(wanted.clone()).await {
                 return error.write(out, env.proto);
@@ -175,13 +182,16 @@ impl Worker {
             if spec.name == "select"
                 && let Some(number) = request.get(1).and_then(tollgate_protocol::parse_integer)
                 && let Ok(number) = u8::try_from(number)
+                && number < DATABASES
             {
                 db = number;
             }
             let env = self.env(0, db, proto);
-            let space = shard.space_of(&env, spec, request);
-            needs.extend(spec.key_positions(request).map(|position| KeyNeed {
-                space,
+            // Its command says that a key is too long.
+            let positions = spec.key_positions(request);
+            let positions = positions.filter(|&position| request.arg(position).len() <= MAX_KEY_BYTES);
+            needs.extend(positions.map(|position| KeyNeed {
+                space: shard.space_of(&env, spec, request, position),
                 key: request.arg(position).into(),
             }));
         }
@@ -248,6 +258,8 @@ impl Exec<'_> {
                     self.in_shard(&env, spec, request, out).await;
                 }
             }
+            // The connection is closed for a reply that is too large; all commands are run all the same.
+            out.truncate(self.worker.node.config.limits.output_bytes.saturating_add(1));
             self.take_turns().await;
         }
         Ok(())

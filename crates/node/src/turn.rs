@@ -3,6 +3,7 @@
 use crate::keyspace;
 use crate::limits::Bound;
 use crate::link::Link;
+use crate::loans::Keys;
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
 use crate::transaction;
@@ -205,7 +206,10 @@ impl<'a> Turn<'a> {
             }
             Run::Keys(_) | Run::Script(_) => match self.owner_of_keys(spec, request) {
                 Some(owner) if owner != self.worker.index => self.send_later(owner, &env, spec, request),
-                _ => self.run_here(&env, spec, request).await,
+                _ => {
+                    self.finish_if_sent(session).await;
+                    self.run_here(&env, spec, request).await;
+                }
             },
             Run::EachKey(_) => match self.owner_of_all(request) {
                 _ if request.len() > keyspace::KEYS_AT_ONCE => {
@@ -222,6 +226,10 @@ impl<'a> Turn<'a> {
                 }
             },
             Run::Connection(run) => {
+                if matches!(spec.group, "pubsub" | "scripting") {
+                    // Others see what it does, so what came before must be done.
+                    self.finish_if_sent(session).await;
+                }
                 self.flush(&env).await;
                 let Self {
                     worker, buffers, alone, ..
@@ -268,7 +276,17 @@ impl<'a> Turn<'a> {
             Run::Keyspace(command) => {
                 self.finish(session).await;
                 self.buffers.unbroken = false;
-                keyspace::run(self.worker, &env, command, request, &mut self.buffers.out).await;
+                let mut keys = Keys::new(self.worker, self.worker.next_run());
+                // What empties a database must not meet keys that are lent or held.
+                let ready = match command.empties() {
+                    true => keys.take_node().await,
+                    false => Ok(()),
+                };
+                match ready {
+                    Ok(()) => keyspace::run(self.worker, &env, command, request, &mut self.buffers.out).await,
+                    Err(error) => error.write(&mut self.buffers.out, env.proto),
+                }
+                drop(keys);
                 self.refresh_clock();
             }
         }
@@ -431,6 +449,13 @@ impl<'a> Turn<'a> {
             self.worker.join_round(&mut buffers.queue, link, self.started);
         }
         only_checks
+    }
+
+    /// Finishes the segment if commands of it are on their way to other shards, or will be: what comes now may look at the same keys.
+    async fn finish_if_sent(&mut self, session: &Session) {
+        if !self.buffers.sent.is_empty() {
+            self.finish(session).await;
+        }
     }
 
     /// Finishes the segment: everything that came so far is answered in `out`.

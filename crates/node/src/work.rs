@@ -14,11 +14,14 @@ use tollgate_commands::{
     ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
 };
 use tollgate_protocol::Request;
+use tollgate_store::Space;
 
 /// How long a script runs before others have their chance.
 const SCRIPT_SLICE: Duration = Duration::from_millis(1);
 /// How often a script starts again for one more key before it gets the whole node.
 const ROUNDS_MAX: usize = 8;
+/// How often a script starts again while it has the whole node: each time with more keys, so far fewer do.
+const NODE_ROUNDS_MAX: usize = 1_000;
 /// Keys lent together to a script that has the whole node; twice as many each time.
 const LENT_TOGETHER: usize = 64;
 
@@ -145,13 +148,13 @@ impl Worker {
                 Work::Borrow => {
                     let run = self.next_run();
                     let mut keys = Keys::new(self, run);
-                    let space = self.shard.borrow().space_of(&env, spec, request);
                     let positions = spec.key_positions(request);
                     let needs = positions.map(|position| KeyNeed {
-                        space,
+                        space: self.shard.borrow().space_of(&env, spec, request, position),
                         key: request.arg(position).into(),
                     });
-                    if let Err(error) = keys.take(needs.collect()).await {
+                    let needs = needs.collect();
+                    if let Err(error) = keys.take(needs).await {
                         error.write(out, env.proto);
                         queue.note_end(out.len());
                         return;
@@ -165,9 +168,18 @@ impl Worker {
                         Step::Done | Step::FlushFirst | Step::Wait => return,
                     }
                 }
-                Work::Rest(rest, keys) => return self.finish_rest(rest, &keys, &env, queue, request, out).await,
+                Work::Rest(rest, keys) => {
+                    // A reply that is too large ends the connection; what only reads need not go on then.
+                    let out_max = match spec.has_flag("readonly") {
+                        true => self.node.config.limits.output_bytes,
+                        false => usize::MAX,
+                    };
+                    return self
+                        .finish_rest(rest, &keys, &env, queue, request, (out, out_max))
+                        .await;
+                }
                 Work::Script(script) => {
-                    self.finish_script(*script, &env, request, out).await;
+                    self.finish_script(*script, &env, spec, request, out).await;
                     queue.note_end(out.len());
                     return;
                 }
@@ -183,7 +195,7 @@ impl Worker {
         env: &Env,
         queue: &mut CheckQueue,
         request: Request<'_>,
-        out: &mut Vec<u8>,
+        (out, out_max): (&mut Vec<u8>, usize),
     ) {
         loop {
             tokio::task::yield_now().await;
@@ -201,6 +213,10 @@ impl Worker {
             });
             stretch.end(self.counters());
             if done {
+                return;
+            }
+            if out.len() > out_max {
+                queue.note_end(out.len());
                 return;
             }
         }
@@ -264,12 +280,13 @@ impl Worker {
         self: &Rc<Self>,
         mut script: ScriptWork,
         env: &Env,
+        spec: &'static Spec,
         request: Request<'_>,
         out: &mut Vec<u8>,
     ) {
         loop {
             if let Some(needs) = script.needs.take() {
-                if let Err(error) = self.provide(&mut script, needs, env).await {
+                if let Err(error) = self.provide(&mut script, needs, (env, spec, request)).await {
                     return error.write(out, env.proto);
                 }
             } else {
@@ -303,21 +320,38 @@ impl Worker {
     }
 
     /// Gets what a script needs. It has nothing while it waits, so that nobody waits for it.
-    async fn provide(self: &Rc<Self>, script: &mut ScriptWork, needs: Needs, env: &Env) -> Result<(), CommandError> {
+    async fn provide(
+        self: &Rc<Self>,
+        script: &mut ScriptWork,
+        needs: Needs,
+        (env, spec, request): (&Env, &'static Spec, Request<'_>),
+    ) -> Result<(), CommandError> {
         self.counters().script_restarts.add(1);
         script.keys.give_back();
         script.rounds += 1;
+        if script.rounds > NODE_ROUNDS_MAX {
+            return Err(CommandError::TryAgain);
+        }
+        if script.rounds == 1 {
+            // All that it names, so that it need not start again for each.
+            let keys = spec.key_positions(request).map(|position| request.arg(position).into());
+            let space = Space::Db(env.db);
+            script.wanted.extend(keys.map(|key| KeyNeed { space, key }));
+        }
         let node_of = match &needs {
             Needs::Node(db) => Some(*db),
-            Needs::Key(_) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 => Some(env.db),
+            Needs::Key(need) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 => match need.space {
+                Space::Db(db) => Some(db),
+                Space::Rule(_) => Some(env.db),
+            },
             Needs::Key(_) => None,
         };
         if let Needs::Key(need) = needs {
-            let together = match script.run.names() {
-                Some(_) => script.wanted.len().max(LENT_TOGETHER),
-                None => 1,
+            let together = script.wanted.len().max(LENT_TOGETHER);
+            let names = match need.space {
+                Space::Db(db) => script.run.names(db),
+                Space::Rule(_) => None,
             };
-            let names = script.run.names();
             let others = names.into_iter().flat_map(|names| names.from(&need.key, together));
             let others: Vec<KeyNeed> = others
                 .map(|key| KeyNeed {
@@ -329,7 +363,7 @@ impl Worker {
             script.wanted.extend(others);
         }
         if let Some(db) = node_of
-            && !(script.keys.has_node() && script.run.names().is_some_and(|names| names.db() == db))
+            && script.run.names(db).is_none()
         {
             if !script.keys.has_node() {
                 script.keys.take_node().await?;
@@ -348,15 +382,7 @@ impl Worker {
             let mut cursor = Some(ScanCursor::START);
             while let Some(at) = cursor {
                 let op = KeyspaceOp::Names { db, cursor: at };
-                // The mailbox may be full of what waits for this very run to end.
-                let answer = loop {
-                    match self.node.post_keyspace(shard, op.clone()) {
-                        Ok(answer) => break answer.await,
-                        Err(crate::order::Lost::MailboxFull) => tokio::time::sleep(Duration::from_millis(1)).await,
-                        Err(crate::order::Lost::ShardGone) => return Err(CommandError::TryAgain),
-                    }
-                };
-                let Ok(KeyspaceAnswer::Names(more, next)) = answer else {
+                let Ok(KeyspaceAnswer::Names(more, next)) = self.node.ask_keyspace(shard, op).await else {
                     return Err(CommandError::TryAgain);
                 };
                 count += more.len();
@@ -375,14 +401,16 @@ impl Worker {
     /// whether it did any of that.
     pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> bool {
         let mut waited = false;
+        let mut env = *env;
         loop {
-            let flow = self.shard.borrow_mut().flush(env, queue, out);
+            let flow = self.shard.borrow_mut().flush(&env, queue, out);
             match flow {
                 Flow::Done => return waited,
                 Flow::Yield => tokio::task::yield_now().await,
                 Flow::Wait => {
                     let key: Box<[u8]> = queue.first_key().unwrap_or_default().into();
                     self.until_free(&key, None).await;
+                    env.now_us = self.node.clock.now_us();
                 }
             }
             waited = true;

@@ -146,6 +146,14 @@ impl Worker {
             let Some(link) = tracked.get(connection).map(|tracked| &tracked.link) else {
                 continue;
             };
+            // It may have been said meanwhile that it does not want it any more.
+            if !self
+                .node
+                .pubsub
+                .has(delivery, pattern.as_deref(), self.index, *connection)
+            {
+                continue;
+            }
             bytes.clear();
             delivery.write(pattern.as_deref(), link.proto.get(), &mut bytes);
             if !link.push(&bytes, most) {

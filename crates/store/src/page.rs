@@ -417,7 +417,7 @@ impl PageMut<'_> {
     }
 
     /// Removes the entries whose expiry is at most `now`, after showing each, and buries their blocks. Says how many.
-    pub(crate) fn sweep(&mut self, now: Coarse, grave: &mut Grave, on_drop: &mut dyn FnMut(EntryRef)) -> usize {
+    pub(crate) fn sweep(&mut self, now: Coarse, grave: &mut Grave, may_go: &mut dyn FnMut(EntryRef) -> bool) -> usize {
         let before = self.head.live;
         let mut min_expiry = u32::MAX;
         for position in 0..self.head.index_len {
@@ -426,11 +426,10 @@ impl PageMut<'_> {
             };
             let entry = self.view().entry(spot.offset);
             let expiry = entry.expiry();
-            if expiry > now {
+            if expiry > now || !may_go(entry) {
                 min_expiry = min_expiry.min(expiry.0);
                 continue;
             }
-            on_drop(entry);
             grave.bury(self.remove(spot));
             if self.head.live == 0 {
                 return usize::from(before);

@@ -129,10 +129,10 @@ impl SlotMap {
         now: Coarse,
         shop: &mut Workshop,
         grave: &mut Grave,
-        on_drop: &mut dyn FnMut(EntryRef),
+        may_go: &mut dyn FnMut(EntryRef) -> bool,
     ) -> usize {
         let dropped = self.change(number, |page| {
-            let dropped = page.view_mut(shop.arena).sweep(now, grave, on_drop);
+            let dropped = page.view_mut(shop.arena).sweep(now, grave, may_go);
             page.free_if_empty(shop.arena);
             dropped
         });

@@ -29,15 +29,15 @@ pub struct SweepProgress {
 
 impl Store {
     /// One step of the sweep over all keyspaces: drops entries whose expiry, as kept, has come on their slot's clock, when
-    /// the node's clock reads `node_us`, and shows each before it goes. Goes on where the last step stopped.
+    /// the node's clock reads `node_us`, unless `may_go` says that one has to stay for now. Goes on where the last step stopped.
     ///
     /// A step ends once skipped pages and examined entries together reach `budget`, or at the end of the last keyspace; the
     /// last page is finished, so it overshoots by at most one page. A page whose earliest expiry is later is skipped.
     /// Memory is given back as entries go.
-    pub fn sweep(&mut self, node_us: u64, budget: usize, on_drop: &mut dyn FnMut(EntryView)) -> SweepProgress {
+    pub fn sweep(&mut self, node_us: u64, budget: usize, may_go: &mut dyn FnMut(EntryView) -> bool) -> SweepProgress {
         let mut progress = SweepProgress::default();
         while progress.skipped_pages + progress.examined < budget {
-            if !self.sweep_step(node_us, &mut progress, on_drop) {
+            if !self.sweep_step(node_us, &mut progress, may_go) {
                 progress.wrapped = true;
                 break;
             }
@@ -47,7 +47,12 @@ impl Store {
     }
 
     /// Sweeps one page; `false` at the end.
-    fn sweep_step(&mut self, node_us: u64, progress: &mut SweepProgress, on_drop: &mut dyn FnMut(EntryView)) -> bool {
+    fn sweep_step(
+        &mut self,
+        node_us: u64,
+        progress: &mut SweepProgress,
+        may_go: &mut dyn FnMut(EntryView) -> bool,
+    ) -> bool {
         let SweepPosition {
             keyspace,
             local_slot,
@@ -79,7 +84,7 @@ impl Store {
         let base = self.base;
         let before = map.allocated_bytes();
         let dropped = map.sweep_page(number, now, &mut shop, &mut self.grave, &mut |entry| {
-            on_drop(view_of(base, keyspace as u8, slot, entry));
+            may_go(view_of(base, keyspace as u8, slot, entry))
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();

@@ -17,7 +17,7 @@ describe('bottleneck', { timeout: 55_000 }, () => {
   const limiters = [];
   let direct; // a connection of ours, to look at the keys
   before(() => {
-    direct = new (require('ioredis'))({ host: server.host, port: server.port });
+    direct = new (require('ioredis-5'))({ host: server.host, port: server.port });
     direct.on('error', () => {});
   });
   after(async () => {

@@ -1,10 +1,11 @@
-// node-redis as limiters use it: scripts, pipelines, transactions, subscriptions, in both protocols. Run by tests/run.py.
+// node-redis as limiters use it: scripts, pipelines, transactions, subscriptions, in both protocols; CLIENT_PACKAGE says which
+// version. Run by tests/run.py.
 'use strict';
 
 const assert = require('node:assert/strict');
 const { after, before, describe, test } = require('node:test');
 
-const { createClient, defineScript, ErrorReply, WatchError } = require('redis');
+const { createClient, defineScript, ErrorReply, WatchError } = require(process.env.CLIENT_PACKAGE);
 const server = require('./server-under-test.cjs');
 
 const { between, eventually, expectEqual, sleep } = server;

@@ -13,7 +13,7 @@ const { between, expectEqual, inTurn, sleep } = server;
 
 async function connect() {
   const library = require(process.env.CLIENT_PACKAGE);
-  if (process.env.CLIENT_PACKAGE === 'redis') {
+  if (process.env.CLIENT_PACKAGE === 'node-redis-6') {
     const client = library.createClient({ socket: { host: server.host, port: server.port, reconnectStrategy: 20 } });
     client.on('error', () => {}); // seen through the calls that fail
     await client.connect();

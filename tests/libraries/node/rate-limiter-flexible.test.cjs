@@ -11,7 +11,7 @@ const {
 const server = require('./server-under-test.cjs');
 
 const { between, expectEqual, inTurn, sleep } = server;
-const isNodeRedis = process.env.CLIENT_PACKAGE === 'redis';
+const isNodeRedis = process.env.CLIENT_PACKAGE === 'node-redis-6';
 
 async function connect() {
   const library = require(process.env.CLIENT_PACKAGE);

@@ -119,7 +119,7 @@ impl Operation {
             Act::Set(number) => {
                 let (_, most) = self.field.bounds();
                 // Redis takes the distance to the largest number in 64 bits; so small a number then looks too large to it.
-                let looks_large = most - i128::from(number) > i128::from(i64::MAX);
+                let looks_large = self.field.bits < 64 && most - i128::from(number) > i128::from(i64::MAX);
                 let number = if overflow == Overflow::Saturate && looks_large {
                     most
                 } else {

@@ -7,7 +7,7 @@ impl Edit<'_, Hash> {
     /// Says that so many fields are about to be set, before the first of them.
     pub(crate) fn expect(&mut self, fields: usize) {
         self.note_if_packed();
-        self.recode().expect(fields);
+        self.unmarked().expect(fields);
     }
 
     /// Sets a field; whether it is new.
@@ -29,15 +29,21 @@ impl Edit<'_, Hash> {
 
     /// Removes a field; whether it was there.
     pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
-        let Some(value) = self.get(field) else { return false };
-        if self.notes() {
+        if self.notes()
+            && let Some(value) = self.get(field)
+        {
             let (name, value) = (Box::<[u8]>::from(field), Box::<[u8]>::from(value));
             self.note_if_packed();
             self.note(move |hash| {
                 hash.set(&name, &value);
             });
         }
-        self.raw().remove(field)
+        let removed = self.unmarked().remove(field);
+        if removed {
+            // Marked once it is known: to look first would cost as much as the removal.
+            self.raw();
+        }
+        removed
     }
 
     /// A listpack has an order, which only a copy brings back.

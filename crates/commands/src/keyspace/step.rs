@@ -25,6 +25,7 @@ impl Shard {
         match op {
             KeyspaceOp::Len { db } => KeyspaceAnswer::Len(self.store.len(Keyspace::Db(*db))),
             KeyspaceOp::Flush { db } => {
+                self.note_flush(*db);
                 let trash = self.store.flush(db.map(Keyspace::Db));
                 if trash.bytes() > 0 {
                     self.trash.push(trash);

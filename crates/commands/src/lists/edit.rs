@@ -17,7 +17,7 @@ impl Edit<'_, List> {
     /// Says that elements of so many bytes in all are about to be pushed or inserted: see [`List::expect`]. No change by itself.
     pub(crate) fn expect(&mut self, elements_bytes: usize) {
         self.note_change(|_| {});
-        self.recode().expect(elements_bytes);
+        self.unmarked().expect(elements_bytes);
     }
 
     /// Puts an element at an end.
@@ -88,7 +88,7 @@ impl Edit<'_, List> {
         let encoding = self.encoding();
         let removed_before = removal.removed();
         let mut indexes = Vec::new();
-        let done = self.recode().remove_some(removal, element, budget, &mut |index| {
+        let done = self.unmarked().remove_some(removal, element, budget, &mut |index| {
             if notes {
                 indexes.push(index);
             }

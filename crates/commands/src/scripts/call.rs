@@ -13,7 +13,7 @@ use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, 
 use std::sync::Arc;
 use tollgate_eval::{Host, HostAnswer, LogLevel, ReplySink, Resp, Tape};
 use tollgate_protocol::{ArgRange, Proto, Request};
-use tollgate_store::Space;
+use tollgate_store::{MAX_KEY_BYTES, Space};
 
 /// The commands, for a script.
 pub(crate) struct Calls<'a> {
@@ -23,7 +23,7 @@ pub(crate) struct Calls<'a> {
     pub(crate) env: Env,
     id: RunId,
     pub(crate) read_only: bool,
-    pub(crate) names: Option<&'a Names>,
+    pub(crate) names: &'a [Names],
     touched: &'a mut Touched,
     /// What the run has to wait for, once it was refused a key.
     pub(crate) needs: Option<Needs>,
@@ -58,7 +58,7 @@ impl<'a> Calls<'a> {
             env,
             id,
             read_only: false,
-            names: None,
+            names: &[],
             touched,
             needs: None,
             last: LastCommand::default(),
@@ -80,9 +80,12 @@ impl<'a> Calls<'a> {
         };
         for position in spec.key_positions(request) {
             let key = request.arg(position);
-            let space = self.shard.space_of(&env, spec, request);
+            if key.len() > MAX_KEY_BYTES {
+                return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
+            }
+            let space = self.shard.space_of(&env, spec, request, position);
             if !self.shard.is_usable(space, key, self.id) {
-                if self.names.is_some_and(|names| names.lacks(space, key)) && !self.shard.is_own(key) {
+                if self.names.iter().any(|names| names.lacks(space, key)) && !self.shard.is_own(key) {
                     self.shard.admit_nothing(space, key, self.id);
                     self.touched.add(key);
                     continue;
@@ -112,7 +115,8 @@ impl<'a> Calls<'a> {
             }
             Run::Keyspace(command) => {
                 let slots = self.node.shard_slots();
-                if slots.len() > 1 && self.names.is_none_or(|names| names.db() != env.db) {
+                let names = self.names.iter().find(|names| names.db() == env.db);
+                if slots.len() > 1 && names.is_none() {
                     self.needs = Some(Needs::Node(env.db));
                     return Ok(HostAnswer::Elsewhere);
                 }
@@ -120,7 +124,7 @@ impl<'a> Calls<'a> {
                 let mut run =
                     KeyspaceRun::new(command, &env, request, Arc::clone(&slots), self.node.keyspace_limits())?;
                 while let Some((index, op)) = run.ask() {
-                    let answer = match self.names {
+                    let answer = match names {
                         Some(names) if slots[index] != own => {
                             names.answer(self.shard, self.id, index, &slots[index], &env, &op)?
                         }

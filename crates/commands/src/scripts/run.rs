@@ -77,7 +77,8 @@ pub struct ScriptRun {
     hit: Option<ScriptBound>,
     /// The database that its commands use: SELECT changes it.
     selected: u8,
-    names: Option<Names>,
+    /// Of each database that it asked for.
+    names: Vec<Names>,
 }
 
 impl std::fmt::Debug for ScriptRun {
@@ -125,7 +126,7 @@ impl ScriptRun {
             published: Vec::new(),
             hit: None,
             selected: env.db,
-            names: None,
+            names: Vec::new(),
         })
     }
 
@@ -152,17 +153,12 @@ impl ScriptRun {
 
     /// Gives it the names that it needs; the whole node belongs to it from now on.
     pub fn give_names(&mut self, names: Names) {
-        self.names = Some(names);
+        self.names.push(names);
     }
 
-    /// The names that it was given.
-    pub fn names(&self) -> Option<&Names> {
-        self.names.as_ref()
-    }
-
-    /// Takes the names back: the whole node is no longer its own.
-    pub fn take_names(&mut self) -> Option<Names> {
-        self.names.take()
+    /// The names of a database that it was given.
+    pub fn names(&self, db: u8) -> Option<&Names> {
+        self.names.iter().find(|names| names.db() == db)
     }
 
     /// The keys asked for since the run began.
@@ -233,7 +229,7 @@ impl ScriptRun {
             &mut self.touched,
         );
         calls.read_only = self.read_only;
-        calls.names = self.names.as_ref();
+        calls.names = &self.names;
         let outcome = run.resume(&mut calls, slice);
         let needs = calls.needs.take();
         let published = calls.session.take().and_then(|session| session.published);
@@ -251,6 +247,9 @@ impl ScriptRun {
                 ScriptStep::Yield
             }
             Outcome::Retry => {
+                if self.killed.is_none() {
+                    self.killed = Some(node.scripts().note_running());
+                }
                 drop(run);
                 self.roll_back(shard);
                 // A script may have asked for several keys before it was stopped; one at a time is enough.

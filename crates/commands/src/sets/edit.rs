@@ -7,32 +7,38 @@ impl Edit<'_, Set> {
     /// Says that so many members are about to be added, before the first of them.
     pub(crate) fn expect(&mut self, members: usize) {
         self.note_if_packed();
-        self.recode().expect(members);
+        self.unmarked().expect(members);
     }
 
     /// Adds a member; whether it is new.
     pub(crate) fn add(&mut self, member: &[u8]) -> bool {
-        if self.contains(member) {
-            return false;
-        }
-        self.note_if_packed();
-        if self.notes() {
+        if self.notes() && !self.contains(member) {
+            self.note_if_packed();
             let member: Box<[u8]> = member.into();
             self.note(move |set| {
                 set.remove(&member);
             });
         }
-        self.raw().add(member)
+        let added = self.unmarked().add(member);
+        self.mark_if(added)
     }
 
     /// Removes a member; whether it was there.
     pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
-        if !self.contains(member) {
-            return false;
+        if self.notes() && self.contains(member) {
+            self.note_if_packed();
+            self.note_removed(member);
         }
-        self.note_if_packed();
-        self.note_removed(member);
-        self.raw().remove(member)
+        let removed = self.unmarked().remove(member);
+        self.mark_if(removed)
+    }
+
+    /// Marks the set as changed once it is known to be: to look first would cost as much as the change.
+    fn mark_if(&mut self, changed: bool) -> bool {
+        if changed {
+            self.raw();
+        }
+        changed
     }
 
     /// Takes out a random member.
@@ -47,7 +53,7 @@ impl Edit<'_, Set> {
     pub(crate) fn rebuild(&mut self) {
         // As many as make a hashtable of it again, as which the members come back that were removed.
         self.note(|set| set.expect(usize::MAX));
-        self.recode().rebuild();
+        self.unmarked().rebuild();
     }
 
     fn note_removed(&mut self, member: &[u8]) {

@@ -8,7 +8,7 @@ impl Edit<'_, SortedSet> {
     /// See [`SortedSet::expect`]. No change by itself.
     pub(crate) fn expect(&mut self, members: usize, first_bytes: usize) {
         // No inverse: what is large enough for one is a skiplist already.
-        self.recode().expect(members, first_bytes);
+        self.unmarked().expect(members, first_bytes);
     }
 
     /// Adds a member, or gives one another score.

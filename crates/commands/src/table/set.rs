@@ -82,7 +82,7 @@ pub(super) const SPECS: &[Spec] = &[
     Spec {
         name: "sintercard",
         arity: -3,
-        flags: READ,
+        flags: &["readonly", "movablekeys"],
         keys: (0, 0, 0),
         counted: 1,
         key_use: &["RO", "access"],

@@ -30,7 +30,7 @@ fn a_million_keys_in_one_slot_come_and_go() {
     loop {
         let mut wrapped = false;
         timed(&mut || {
-            let progress = store.sweep(2 * EXPIRY_UNIT_US, 1, &mut |_| ());
+            let progress = store.sweep(2 * EXPIRY_UNIT_US, 1, &mut |_| true);
             dropped += progress.dropped;
             wrapped = progress.wrapped;
         });
@@ -79,7 +79,7 @@ fn huge_keys_and_blobs_share_a_slot() {
             (number, State::Blob(&blob[..number as usize * 40]))
         );
     }
-    while !store.sweep(2 * EXPIRY_UNIT_US, 1000, &mut |_| ()).wrapped {}
+    while !store.sweep(2 * EXPIRY_UNIT_US, 1000, &mut |_| true).wrapped {}
     assert_eq!(store.bytes(), empty_bytes);
 }
 

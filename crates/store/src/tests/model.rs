@@ -258,7 +258,10 @@ impl Pair {
 
     fn sweep(&mut self, now: u64, budget: usize) {
         let mut dropped = Vec::new();
-        let progress = self.store.sweep(now, budget, &mut |view| dropped.push(own(view)));
+        let progress = self.store.sweep(now, budget, &mut |view| {
+            dropped.push(own(view));
+            true
+        });
         assert_eq!(progress.dropped, dropped.len());
         for (name, entry) in dropped {
             assert!(self.expired(&name, now), "{name:?} was dropped too early");
@@ -267,7 +270,7 @@ impl Pair {
     }
 
     pub(super) fn sweep_round(&mut self, now: u64) {
-        let to_end = |pair: &mut Pair| while !pair.store.sweep(now, 1000, &mut |_| ()).wrapped {};
+        let to_end = |pair: &mut Pair| while !pair.store.sweep(now, 1000, &mut |_| true).wrapped {};
         let expired: Vec<Name> = self
             .model
             .keys()

@@ -1,0 +1,1 @@
+from server_under_test import direct, transcript  # noqa: F401
