@@ -117,10 +117,10 @@ fn trial(draw: &mut Draw) -> Trial {
     let is_large = LARGE_KEYS.contains(&key);
     let mut args: Vec<Vec<u8>> = vec![Vec::new(), key.into()];
     let push = |args: &mut Vec<Vec<u8>>, word: &str| args.push(word.into());
-    let name = match draw.below(24) {
+    let name = match draw.below(25) {
         0..3 => {
             let offset = match is_large && draw.one_in(3) {
-                true => (draw.below(30_000_000)).to_string(),
+                true => (draw.below(9_000_000)).to_string(),
                 false => mostly(draw, OFFSETS, BAD_OFFSETS).to_owned(),
             };
             push(&mut args, &offset);
@@ -176,7 +176,7 @@ fn trial(draw: &mut Draw) -> Trial {
             "BITFIELD_RO"
         }
         20 => {
-            let offset = draw.below(if is_large { 1_500_000 } else { 40 });
+            let offset = draw.below(if is_large { 1_000_000 } else { 40 });
             args.push(match draw.one_in(30) {
                 true => draw.of(&["-1", "a", "536870912"]).into(),
                 false => offset.to_string().into(),
