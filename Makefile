@@ -1,6 +1,6 @@
 # `make run` and `make test` are all the set-up there is: with Rust, a C++ compiler and Python 3 here, they fetch the rest.
 .DEFAULT_GOAL := help
-.PHONY: help run test ci fmt lint deny bench-compare bench-memory bench-latency bench-micro clean
+.PHONY: help run test ci fmt lint deny bench-compare bench-values bench-memory bench-latency bench-micro clean
 MAKEFLAGS += --no-print-directory
 
 CARGO_DENY := .cache/tools/bin/cargo-deny
@@ -44,6 +44,9 @@ $(CARGO_DENY):
 
 bench-compare: ## Beside Redis: CPU an operation and throughput
 	cargo bench --bench compare -- $(ARGS)
+
+bench-values: ## Beside Redis: values and scripts, CPU an operation
+	cargo bench --bench values -- $(ARGS)
 
 bench-memory: ## Beside Redis: bytes a bucket
 	cargo bench --bench memory -- $(ARGS)

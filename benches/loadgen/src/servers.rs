@@ -3,6 +3,7 @@
 mod redis;
 mod redis_cell;
 mod tollgate;
+pub mod values;
 
 pub use redis::TOKEN_BUCKET_SCRIPT;
 pub use tollgate::{Options as TollgateOptions, build as build_tollgate};

@@ -170,6 +170,7 @@ impl Worker {
                 None => {
                     let sources = &needs[..blocking.sources.min(needs.len())];
                     registered = Some(self.leave_word(connection, env.db, sources).await);
+                    drop(keys);
                 }
                 // A call was of no use: perhaps it is for the next, once the keys are back.
                 Some(registered) => {
