@@ -315,7 +315,7 @@ fn shard(report: &mut Report) -> Timed<()> {
                     };
                     let request = scanner.request(&input[at..]);
                     let (spec, _) = table.resolve(request, &mut last_command)?;
-                    if shard.run(&env, &mut queue, spec, request, &mut out) == Step::FlushFirst {
+                    if matches!(shard.run(&env, &mut queue, spec, request, &mut out), Step::FlushFirst) {
                         return Err("a batch did not fit the queue".into());
                     }
                     at += consumed;

@@ -12,16 +12,8 @@ fn nodes() -> impl Iterator<Item = Node> {
 /// Waits until so many connections wait.
 fn until_blocked(client: &mut Client, count: usize) {
     let started = Instant::now();
-    let blocked = |client: &mut Client| {
-        let info = client.line("INFO clients").text().to_owned();
-        let line = info
-            .lines()
-            .find(|line| line.starts_with("blocked_clients:"))
-            .unwrap()
-            .to_owned();
-        line["blocked_clients:".len()..].parse::<usize>().unwrap()
-    };
-    while blocked(client) != count {
+    let wanted = format!("blocked_clients:{count}");
+    while !client.line("INFO clients").text().lines().any(|line| line == wanted) {
         assert!(started.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -106,7 +106,7 @@ impl NodeView for TestNode {
     }
 
     fn shard_slots(&self) -> Arc<[Range<u16>]> {
-        Arc::from([0..tollgate_store::SLOTS])
+        std::iter::once(0..tollgate_store::SLOTS).collect()
     }
 
     fn keyspace_limits(&self) -> KeyspaceLimits {
