@@ -15,6 +15,9 @@ use tollgate_values::Value;
 /// Bytes of the largest value that is copied before its first change.
 const COPIED_BYTES_MAX: usize = 16 * 1024;
 
+/// Steps up to which they are searched for a key.
+const SEARCHED_MAX: usize = 16;
+
 /// Takes one change back.
 pub(crate) type Inverse<T> = Box<dyn FnOnce(&mut T)>;
 
@@ -22,8 +25,11 @@ pub(crate) type Inverse<T> = Box<dyn FnOnce(&mut T)>;
 #[derive(Default)]
 pub struct UndoLog {
     steps: Vec<Undo>,
-    /// Keys of which the log has all that they held: what else happens to them needs no note.
+    /// Keys of which the log has all that they held, so that what else happens to them needs no note; as long as there are few steps,
+    /// they are searched instead.
     complete: HashSet<(Space, Box<[u8]>)>,
+    /// How many steps have all that a key held.
+    restores: usize,
     /// Keys whose change somebody wants to know about.
     changed: HashSet<(Space, Box<[u8]>)>,
 }
@@ -87,20 +93,34 @@ impl UndoLog {
     }
 
     fn is_complete(&self, key: &Key<'_>) -> bool {
-        // A look-up by parts would need a key type of its own; the keys of a script are few and short.
+        if self.restores == 0 {
+            return false;
+        }
+        if self.complete.is_empty() {
+            let mut noted = self.steps.iter().filter(|step| matches!(step.act, Act::Restore(_)));
+            return noted.any(|step| *step.key == *key.bytes() && step.space == key.space());
+        }
+        // A look-up by parts would need a key type of its own.
         self.complete.contains(&(key.space(), Box::from(key.bytes())))
     }
 
     fn note(&mut self, key: &Key<'_>, act: Act) {
-        let bytes: Box<[u8]> = key.bytes().into();
-        if matches!(act, Act::Restore(_)) {
-            self.complete.insert((key.space(), bytes.clone()));
-        }
+        let is_all = matches!(act, Act::Restore(_));
         self.steps.push(Undo {
             space: key.space(),
-            key: bytes,
+            key: key.bytes().into(),
             act,
         });
+        if !is_all {
+            return;
+        }
+        self.restores += 1;
+        if !self.complete.is_empty() {
+            self.complete.insert((key.space(), key.bytes().into()));
+        } else if self.steps.len() >= SEARCHED_MAX {
+            let noted = self.steps.iter().filter(|step| matches!(step.act, Act::Restore(_)));
+            self.complete = noted.map(|step| (step.space, step.key.clone())).collect();
+        }
     }
 
     /// What either key holds now is not what the log has of it.
