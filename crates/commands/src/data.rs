@@ -255,11 +255,25 @@ impl Shard {
 
     /// As [`Shard::set_value`], in a command that has begun to write and must not fail: it has made room before.
     pub(crate) fn put_value(&mut self, env: &Env, key: &Key<'_>, value: Value, expires: Expiry) {
+        let (clock_us, _) = self.slot_clock(env, key);
+        let stays = expires > Expiry::from_us(clock_us);
+        // Where a value is already, its entry stays: taking it out and putting another in costs four times as much.
+        if stays
+            && self.undo.is_none()
+            && let Some(place) = self.store.find(key)
+            && self.store.value(place).is_some()
+        {
+            let before = self.store.change_value(place, |stored| {
+                stored.expires = expires;
+                std::mem::replace(&mut stored.value, value)
+            });
+            before.into_iter().for_each(|before| self.store.bury(before));
+            return self.note_change(key);
+        }
         if !self.remove_noted(key) {
             self.note_before_insert(key);
         }
-        let (clock_us, _) = self.slot_clock(env, key);
-        if expires > Expiry::from_us(clock_us) {
+        if stays {
             self.store.insert_value(key, Taken { expires, value });
         } else {
             self.store.bury(value);
