@@ -97,8 +97,14 @@ impl UndoLog {
             return false;
         }
         if self.complete.is_empty() {
-            let mut noted = self.steps.iter().filter(|step| matches!(step.act, Act::Restore(_)));
-            return noted.any(|step| *step.key == *key.bytes() && step.space == key.space());
+            // The newest step that says whether the log has all.
+            let is_it = |space: Space, bytes: &[u8]| space == key.space() && *bytes == *key.bytes();
+            let found = self.steps.iter().rev().find_map(|step| match &step.act {
+                Act::Restore(_) => is_it(step.space, &step.key).then_some(true),
+                Act::Moved { from, .. } => (is_it(step.space, &step.key) || is_it(from.0, &from.1)).then_some(false),
+                Act::Change(_) | Act::Expiry(_) => None,
+            });
+            return found.unwrap_or(false);
         }
         // A look-up by parts would need a key type of its own.
         self.complete.contains(&(key.space(), Box::from(key.bytes())))
@@ -118,8 +124,19 @@ impl UndoLog {
         if !self.complete.is_empty() {
             self.complete.insert((key.space(), key.bytes().into()));
         } else if self.steps.len() >= SEARCHED_MAX {
-            let noted = self.steps.iter().filter(|step| matches!(step.act, Act::Restore(_)));
-            self.complete = noted.map(|step| (step.space, step.key.clone())).collect();
+            for step in &self.steps {
+                let of = (step.space, step.key.clone());
+                match &step.act {
+                    Act::Restore(_) => {
+                        self.complete.insert(of);
+                    }
+                    Act::Moved { from, .. } => {
+                        self.complete.remove(&of);
+                        self.complete.remove(from);
+                    }
+                    Act::Change(_) | Act::Expiry(_) => {}
+                }
+            }
         }
     }
 
