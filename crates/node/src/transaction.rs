@@ -9,7 +9,7 @@ use crate::loans::{KeyJob, Keys};
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::oneshot;
 use tollgate_commands::{
     CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, Published, Run, ScriptCommand, ScriptRun,
@@ -311,17 +311,7 @@ impl Exec<'_> {
         request: Request<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Vec<Published>, Needs> {
-        let made = {
-            let mut host = self.worker.scripts.borrow_mut();
-            ScriptRun::new(
-                &mut host,
-                &self.worker.node.scripts,
-                command,
-                env,
-                request,
-                self.keys.run(),
-            )
-        };
+        let made = self.worker.prepare_script(env, command, request, self.keys.run());
         let mut run = match made {
             Ok(run) => run.keep_log(),
             Err(error) => {
@@ -331,32 +321,11 @@ impl Exec<'_> {
         };
         loop {
             let started = Instant::now();
-            let step = {
-                let host = self.worker.scripts.borrow();
-                let mut shard = self.worker.shard.borrow_mut();
-                run.slice(
-                    &host,
-                    &mut shard,
-                    &*self.worker.node,
-                    request,
-                    out,
-                    Duration::from_millis(1),
-                )
-            };
+            let step = self.worker.script_slice(&mut run, self.keys, request, out);
             run.note_spent(started.elapsed());
             match step {
-                ScriptStep::Done => {
-                    self.worker.note_script(&run);
-                    break;
-                }
-                ScriptStep::Yield => {
-                    for key in run.touched() {
-                        if self.worker.owner_of(key) == self.worker.index {
-                            self.keys.hold(key);
-                        }
-                    }
-                    tokio::task::yield_now().await;
-                }
+                ScriptStep::Done => break,
+                ScriptStep::Yield => tokio::task::yield_now().await,
                 ScriptStep::Needs(needs) => return Err(needs),
             }
         }

@@ -58,6 +58,18 @@ pub struct ScriptWork {
     rounds: usize,
 }
 
+impl ScriptWork {
+    /// Runs one slice; whether the script is done. Otherwise its keys are held, or [`ScriptWork::needs`] says what it waits for.
+    fn slice(&mut self, worker: &Worker, request: Request<'_>, out: &mut Vec<u8>) -> bool {
+        match worker.script_slice(&mut self.run, &mut self.keys, request, out) {
+            ScriptStep::Done => return true,
+            ScriptStep::Yield => {}
+            ScriptStep::Needs(needs) => self.needs = Some(needs),
+        }
+        false
+    }
+}
+
 impl Worker {
     /// Runs a command whose keys are in this worker's shard, as far as that goes at once, or queues it. The reply, and its end in the
     /// queue, are written when it is done.
@@ -72,8 +84,8 @@ impl Worker {
         match spec.run {
             Run::Script(_) | Run::Keys(_) if !queue.is_empty() => return Ran::FlushFirst,
             Run::Script(command) => {
-                let ran = match self.new_script(env, command, spec, request) {
-                    Ok(mut script) => match self.script_slice(&mut script, request, out) {
+                let ran = match self.new_script(env, command, request) {
+                    Ok(mut script) => match script.slice(self, request, out) {
                         true => Ran::Done,
                         false => Ran::Later(Work::Script(script)),
                     },
@@ -234,13 +246,11 @@ impl Worker {
         self: &Rc<Self>,
         env: &Env,
         command: ScriptCommand,
-        _: &'static Spec,
         request: Request<'_>,
     ) -> Result<Box<ScriptWork>, CommandError> {
         let run = self.next_run();
-        let mut host = self.scripts.borrow_mut();
         Ok(Box::new(ScriptWork {
-            run: ScriptRun::new(&mut host, &self.node.scripts, command, env, request, run)?,
+            run: self.prepare_script(env, command, request, run)?,
             keys: Keys::new(self, run),
             wanted: Vec::new(),
             needs: None,
@@ -248,32 +258,42 @@ impl Worker {
         }))
     }
 
-    /// Runs one slice; whether the script is done. Otherwise its keys are held, or [`ScriptWork::needs`] says what it waits for.
-    fn script_slice(self: &Rc<Self>, script: &mut ScriptWork, request: Request<'_>, out: &mut Vec<u8>) -> bool {
-        let host = self.scripts.borrow();
-        let step = script.run.slice(
-            &host,
-            &mut self.shard.borrow_mut(),
-            &*self.node,
-            request,
-            out,
-            SCRIPT_SLICE,
-        );
-        match step {
-            ScriptStep::Done => {
-                self.note_script(&script.run);
-                return true;
-            }
+    /// Prepares a script's run.
+    ///
+    /// # Errors
+    /// As [`ScriptRun::new`].
+    pub fn prepare_script(
+        &self,
+        env: &Env,
+        command: ScriptCommand,
+        request: Request<'_>,
+        run: RunId,
+    ) -> Result<ScriptRun, CommandError> {
+        let mut host = self.scripts.borrow_mut();
+        ScriptRun::new(&mut host, &self.node.scripts, command, env, request, run)
+    }
+
+    /// Runs a slice of a script. If it goes on after others had their chance, the keys of this shard that it has used are held.
+    pub fn script_slice(
+        &self,
+        run: &mut ScriptRun,
+        keys: &mut Keys,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> ScriptStep {
+        let step = {
+            let (host, mut shard) = (self.scripts.borrow(), self.shard.borrow_mut());
+            run.slice(&host, &mut shard, &*self.node, request, out, SCRIPT_SLICE)
+        };
+        match &step {
+            ScriptStep::Done => self.note_script(run),
             ScriptStep::Yield => {
-                for key in script.run.touched() {
-                    if self.owner_of(key) == self.index {
-                        script.keys.hold(key);
-                    }
-                }
+                let own = run.touched().filter(|key| self.owner_of(key) == self.index);
+                own.for_each(|key| keys.hold(key));
             }
-            ScriptStep::Needs(needs) => script.needs = Some(needs),
+            ScriptStep::Needs(_) => {}
         }
-        false
+        step
     }
 
     async fn finish_script(
@@ -294,7 +314,7 @@ impl Worker {
             }
             let stretch = Stretch::long();
             let started: Instant = stretch.started();
-            let done = self.script_slice(&mut script, request, out);
+            let done = script.slice(self, request, out);
             stretch.end(self.counters());
             script.run.note_spent(started.elapsed());
             if done {
@@ -304,7 +324,7 @@ impl Worker {
     }
 
     /// Counts a script that is done.
-    pub fn note_script(&self, run: &ScriptRun) {
+    fn note_script(&self, run: &ScriptRun) {
         let counters = self.counters();
         counters.scripts.add(1);
         match run.bound_hit() {
