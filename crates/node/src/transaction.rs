@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, Published, Run, ScriptCommand, ScriptRun,
-    ScriptStep, Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
+    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, Published, Run, ScriptCommand, ScriptStep,
+    Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
 };
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space};
