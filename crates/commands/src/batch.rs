@@ -36,7 +36,8 @@ impl Batch {
         for arg in args {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(arg);
-            // is_full keeps positions below BATCH_BYTES_MAX plus one request, and requests below 4 GiB minus that.
+            // is_full keeps positions below BATCH_BYTES_MAX plus one request, and requests below 4 GiB minus that; a transaction has a
+            // bound below 4 GiB.
             self.args.push(ArgRange {
                 start: start as u32,
                 end: self.bytes.len() as u32,

@@ -135,12 +135,12 @@ bounds! {
     compiled_scripts / CompiledScripts: 4_096, Count(1, 1 << 20), "scripts",
         "all are dropped and compiled again when they are asked for",
         "";
-    /// Time for which a command over several keys, a transaction or a script waits for its keys before it begins.
+    /// Time for which a command over several keys, a transaction, a script or FLUSHALL waits for its keys before it begins.
     keys_wait_ms / KeysWaitMs: 3_000, Millis(1, 600_000), "ms",
         "nothing is done, and the command gets the error",
         "TRYAGAIN the keys of the command were in use for too long";
     /// Bytes of the commands that one connection has queued between MULTI and EXEC.
-    transaction_bytes / TransactionBytes: 64 * MIB, Bytes(1 << 10, 1 << 32), "bytes",
+    transaction_bytes / TransactionBytes: 64 * MIB, Bytes(1 << 10, (1 << 32) - 1), "bytes",
         "the command gets the error and EXEC refuses the transaction",
         "ERR transaction is too large";
     /// Keys that one connection watches.

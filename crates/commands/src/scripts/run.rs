@@ -259,11 +259,15 @@ impl ScriptRun {
                 let mut wire = Wire(ReplyWriter::new(out, self.env.proto));
                 let written = run.write_reply(&mut wire);
                 drop(run);
-                if let Err(error) = written {
-                    out.truncate(start);
-                    write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
+                match written {
+                    Ok(()) => self.commit(shard, node),
+                    Err(error) => {
+                        self.hit = Some(ScriptBound::Memory);
+                        out.truncate(start);
+                        write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
+                        self.roll_back(shard);
+                    }
                 }
-                self.commit(shard, node);
                 ScriptStep::Done
             }
             Outcome::Failed(error) => {
@@ -275,7 +279,7 @@ impl ScriptRun {
                 };
                 match error.failure {
                     // As in Redis: what a script wrote before it failed stands.
-                    Failure::Raised | Failure::Reply => self.commit(shard, node),
+                    Failure::Raised => self.commit(shard, node),
                     _ => self.roll_back(shard),
                 }
                 write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
