@@ -185,7 +185,7 @@ impl Shard {
             })
             .flatten()?;
         if let (Some(inverses), Some(undo)) = (inverses.filter(|inverses| !inverses.is_empty()), &mut self.undo) {
-            undo.note_change(
+            undo.note_inverse(
                 key,
                 Box::new(move |value| {
                     if let Some(value) = T::of_mut(value) {

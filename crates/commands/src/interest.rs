@@ -188,7 +188,7 @@ impl Shard {
     }
 
     /// Calls when a key may have something for a connection that waits; the longest waiting first. A call that is of no use to the one
-    /// called must be passed on, see [`Shard::pass_on`].
+    /// called must be passed on, see [`Shard::call_next`].
     pub fn wait_for(&mut self, db: u8, key: &[u8], wakeup: &Arc<Wakeup>) {
         let waiting = self.interest.waiting.entry((Space::Db(db), key.into())).or_default();
         if !waiting.iter().any(|other| Arc::ptr_eq(other, wakeup)) {

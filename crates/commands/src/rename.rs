@@ -7,10 +7,7 @@ use crate::data_copy::ValueCopy;
 use crate::table::Rest;
 use crate::{CommandError, Env, Shard};
 use tollgate_protocol::{ReplyWriter, Request, parse_integer};
-use tollgate_store::{Expiry, Key, Space};
-
-/// Databases that there are.
-const DATABASES: i64 = 16;
+use tollgate_store::{DATABASES, Expiry, Key, Space};
 
 /// `RENAME key newkey`
 pub(crate) fn rename(
@@ -111,7 +108,7 @@ fn database(text: &[u8]) -> Result<u8, CommandError> {
             "value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
-    let is_one = (0..DATABASES).contains(&number);
+    let is_one = (0..i64::from(DATABASES)).contains(&number);
     let number = is_one.then_some(number as u8);
     number.ok_or(CommandError::Refused("DB index is out of range"))
 }

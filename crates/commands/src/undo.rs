@@ -152,7 +152,7 @@ impl UndoLog {
         self.changed.insert((key.space(), key.bytes().into()));
     }
 
-    pub(crate) fn note_change(&mut self, key: &Key<'_>, inverse: Inverse<Value>) {
+    pub(crate) fn note_inverse(&mut self, key: &Key<'_>, inverse: Inverse<Value>) {
         self.note(key, Act::Change(inverse));
     }
 }

@@ -16,8 +16,8 @@ use tollgate_commands::{CommandError, Delivery, KeyNeed, KeyspaceAnswer, Keyspac
 use tollgate_protocol::Proto;
 use tollgate_store::slot_of;
 
-/// What shards ask of each other about single keys. There are no more of these under way than connections and loans, so their channel
-/// needs no bound of its own.
+/// What must not wait in a mailbox behind commands that wait for keys. Of messages `limits.published_bytes` are under way; of the rest no
+/// more than connections and loans have, so the channel needs no bound of its own.
 #[derive(Debug)]
 pub enum KeyJob {
     /// Lend a key to a run, once it is free.
@@ -77,8 +77,6 @@ pub struct Keys {
     run: RunId,
     /// Held in this worker's shard.
     own: Vec<Box<[u8]>>,
-    /// Lent by other shards; what else the run made there is found when it ends.
-    guests: Vec<KeyNeed>,
     access: Access,
 }
 
@@ -100,7 +98,6 @@ impl Keys {
             worker: Rc::clone(worker),
             run,
             own: Vec::new(),
-            guests: Vec::new(),
             access: Access::Local,
         }
     }
@@ -122,7 +119,7 @@ impl Keys {
     /// # Errors
     /// The time is over, or a key is no key; then it has none.
     pub async fn take(&mut self, mut needs: Vec<KeyNeed>) -> Result<(), CommandError> {
-        debug_assert!(self.own.is_empty() && self.guests.is_empty());
+        debug_assert!(self.own.is_empty());
         needs.sort_by_cached_key(|need| (slot_of(&need.key), need.key.clone(), need.space));
         needs.dedup();
         let patience = Duration::from_millis(self.worker.node.config.limits.keys_wait_ms as u64);
@@ -154,7 +151,6 @@ impl Keys {
                 let loan = worker.borrow(&need, self.run).await?;
                 worker.shard.borrow_mut().admit(loan, self.run);
                 worker.counters().keys_borrowed.add(1);
-                self.guests.push(need);
             }
         }
         Ok(())
@@ -165,7 +161,7 @@ impl Keys {
     /// # Errors
     /// The time is over.
     pub async fn take_node(&mut self) -> Result<(), CommandError> {
-        debug_assert!(self.own.is_empty() && self.guests.is_empty());
+        debug_assert!(self.own.is_empty());
         let worker = Rc::clone(&self.worker);
         let patience = Duration::from_millis(worker.node.config.limits.keys_wait_ms as u64);
         let all = async {
@@ -193,9 +189,9 @@ impl Keys {
     /// Gives the keys back, but not the node.
     pub fn give_back(&mut self) {
         let worker = &self.worker;
-        let guests = match self.guests.is_empty() && matches!(self.access, Access::Local) {
-            true => Vec::new(),
-            false => worker.shard.borrow().guests(self.run),
+        let guests = match self.access {
+            Access::Local => Vec::new(),
+            Access::Some(_) | Access::Node(_) => worker.shard.borrow().guests(self.run),
         };
         for (space, key) in guests {
             let loan = worker.shard.borrow_mut().dismiss(space, &key, self.run);
@@ -203,7 +199,6 @@ impl Keys {
                 worker.node.key_job(worker.owner_of(&key), KeyJob::Return(loan));
             }
         }
-        self.guests.clear();
         for key in self.own.drain(..) {
             worker.shard.borrow_mut().release(&key, self.run);
             worker.waits.wake(&key);

@@ -383,24 +383,21 @@ impl<'a> Turn<'a> {
 
     /// Answers that a command is queued.
     async fn write_queued(&mut self, env: &Env) {
-        self.flush(env).await;
-        let out = if self.alone {
-            &mut self.buffers.out
-        } else {
-            &mut self.buffers.local
-        };
-        ReplyWriter::new(out, env.proto).simple("QUEUED");
-        self.wrote_local();
+        self.answer(env, |out| ReplyWriter::new(out, env.proto).simple("QUEUED"))
+            .await;
     }
 
     async fn refuse(&mut self, env: &Env, error: &CommandError) {
+        self.answer(env, |out| error.write(out, env.proto)).await;
+    }
+
+    /// Answers without asking a shard, after what was queued.
+    async fn answer(&mut self, env: &Env, write: impl FnOnce(&mut Vec<u8>)) {
         self.flush(env).await;
-        let out = if self.alone {
-            &mut self.buffers.out
-        } else {
-            &mut self.buffers.local
-        };
-        error.write(out, env.proto);
+        write(match self.alone {
+            true => &mut self.buffers.out,
+            false => &mut self.buffers.local,
+        });
         self.wrote_local();
     }
 

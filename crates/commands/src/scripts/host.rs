@@ -71,19 +71,9 @@ impl ScriptHost {
         })
     }
 
-    /// Memory of the VM, in bytes.
-    pub fn used_bytes(&self) -> usize {
-        self.engine.used_bytes()
-    }
-
     /// How often all compiled scripts were dropped for want of room.
     pub fn dropped(&self) -> u64 {
         self.dropped
-    }
-
-    /// How many scripts are compiled.
-    pub fn compiled(&self) -> usize {
-        self.compiled.len()
     }
 
     /// The script that a request asks for.

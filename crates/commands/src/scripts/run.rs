@@ -166,11 +166,6 @@ impl ScriptRun {
         self.touched.iter()
     }
 
-    /// Its number.
-    pub fn id(&self) -> RunId {
-        self.id
-    }
-
     /// The script's SHA-1.
     pub fn sha1(&self) -> &str {
         self.compiled.source.sha1()
