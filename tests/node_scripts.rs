@@ -15,6 +15,19 @@ fn nodes() -> impl Iterator<Item = Node> {
     ["1", "3"].into_iter().map(start)
 }
 
+/// Waits until a script holds a key: commands for it wait.
+fn until_held(node: &Node, key: &str) {
+    let started = Instant::now();
+    loop {
+        let mut probe = node.client();
+        probe.send(&["TYPE", key]);
+        if probe.is_silent_for(Duration::from_millis(20)) {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{key} is not held");
+    }
+}
+
 #[test]
 fn a_script_reaches_keys_of_every_shard_declared_or_not() {
     for node in nodes() {
@@ -126,7 +139,7 @@ fn others_are_served_while_a_script_runs_and_wait_for_its_keys() {
             let mut client = Client::connect(address);
             eval(&mut client, script, &["held", "other"], &[])
         });
-        std::thread::sleep(took / 4);
+        until_held(&node, "held");
         assert_eq!(client.line("GET held").text(), "whole");
         running.join().unwrap();
     }
@@ -414,7 +427,7 @@ fn a_flush_leaves_nothing_that_a_script_or_a_loan_brings_back() {
             let script = "redis.call('SET', KEYS[1], 'w') while true do end";
             eval(&mut Client::connect(address), script, &["k", "other"], &[])
         });
-        std::thread::sleep(Duration::from_millis(20));
+        until_held(&node, "k");
         let flushing = std::thread::spawn(move || Client::connect(address).line("FLUSHALL"));
         let started = Instant::now();
         while client.line("SCRIPT KILL").is_error() {
