@@ -7,6 +7,7 @@ use mlua::ffi;
 
 use crate::call::{acl_check, call, pcall};
 use crate::host::{LogLevel, Resp};
+use crate::run::Phase;
 use crate::sha1::sha1_hex;
 use crate::stack::{Body, Fail, Stack};
 
@@ -49,7 +50,21 @@ pub(crate) fn push_redis(stack: &Stack) {
         stack.push_function(function, name, 0);
         stack.set_field(-2, name);
     }
-    for (name, value) in NUMBERS {
+    set_constants(stack, "");
+}
+
+/// Pushes the table that a library sees while it is loaded, but for `register_function`.
+pub(crate) fn push_load_redis(stack: &Stack) {
+    stack.new_table(0, NUMBERS.len());
+    stack.push_function(log, c"log", 0);
+    stack.set_field(-2, c"log");
+    set_constants(stack, "REPL_");
+}
+
+/// Sets the constants in the table on the top, but for those with this prefix.
+fn set_constants(stack: &Stack, without: &str) {
+    let is_left_out = |name: &CStr| !without.is_empty() && name.to_bytes().starts_with(without.as_bytes());
+    for (name, value) in NUMBERS.into_iter().filter(|(name, _)| !is_left_out(name)) {
         stack.push_number(value);
         stack.set_field(-2, name);
     }
@@ -133,7 +148,11 @@ fn log(stack: &Stack) -> Result<c_int, Fail> {
             message.extend_from_slice(part);
         }
     }
-    stack.shared().with_host(|host| host.log(level, &message));
+    let shared = stack.shared();
+    // What a library logs it has logged when it was loaded.
+    if shared.run.phase.get() != Phase::Reload {
+        shared.with_host(|host| host.log(level, &message));
+    }
     Ok(0)
 }
 

@@ -9,9 +9,13 @@ use mlua::chunk::Compiler;
 use mlua::ffi;
 
 use crate::globals::install;
-use crate::run::Run;
+use crate::library::{self, Environments, Purpose};
+use crate::run::{Phase, Run};
 use crate::shared::{Shared, allocate, interrupt, outer_stopped};
 use crate::stack::{Stack, State};
+
+const SCRIPT: &str = "script (new function)";
+const LIBRARY: &str = "function";
 
 /// Largest script, in bytes. Bounds what the compiler and one straight line of code can cost.
 pub const SCRIPT_SOURCE_BYTES_MAX: usize = 1 << 20;
@@ -41,12 +45,14 @@ impl Default for EngineLimits {
 /// Why a script was refused. Shown as the reply that Redis gives, with its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileError {
+    /// What was compiled.
+    what: &'static str,
     message: String,
 }
 
 impl std::fmt::Display for CompileError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "ERR Error compiling script (new function): {}", self.message)
+        write!(out, "ERR Error compiling {}: {}", self.what, self.message)
     }
 }
 
@@ -75,6 +81,9 @@ pub struct Script {
     vm: Rc<Vm>,
     reference: c_int,
 }
+
+/// A compiled library, for calls of its functions. Keeps its engine's VM alive.
+pub struct Library(Script);
 
 impl Engine {
     /// A VM with the libraries of Redis in it.
@@ -108,15 +117,53 @@ impl Engine {
             "a script runs in the engine that compiled it"
         );
         let thread = self.vm.take_thread();
-        let main = self.vm.main();
-        // SAFETY: the reference is the script's, and both threads are of this VM; a new thread has room for it.
-        unsafe {
-            ffi::lua_rawgeti_(main.state(), ffi::LUA_REGISTRYINDEX, script.reference);
-            ffi::lua_xmove(main.state(), thread.stack.state(), 1);
-        }
+        thread.stack.push_reference(script.reference);
         push_strings(&thread.stack, keys);
         push_strings(&thread.stack, arguments);
-        Run::new(Rc::clone(&self.vm), thread)
+        Run::new(Rc::clone(&self.vm), thread, Phase::Run)
+    }
+
+    /// Prepares to load a library: its run registers the functions with the host, and returns nothing. `code` is without the line that
+    /// names the library, but with that line's end.
+    ///
+    /// # Errors
+    /// As [`Engine::compile`].
+    pub fn load_library(&self, code: &[u8]) -> Result<Run, CompileError> {
+        let reference = self.vm.load_library(code, Purpose::Load)?;
+        let thread = self.vm.take_thread();
+        thread.stack.push_reference(reference);
+        thread.stack.release_reference(reference);
+        Ok(Run::new(Rc::clone(&self.vm), thread, Phase::Load))
+    }
+
+    /// Compiles a library, which has been loaded once, for calls of its functions.
+    ///
+    /// # Errors
+    /// As [`Engine::compile`].
+    pub fn compile_library(&self, code: &[u8]) -> Result<Library, CompileError> {
+        let reference = self.vm.load_library(code, Purpose::Call)?;
+        Ok(Library(Script {
+            vm: Rc::clone(&self.vm),
+            reference,
+        }))
+    }
+
+    /// Prepares a call of a function: of the one for which [`Host::register`](crate::Host::register) answers that it is.
+    ///
+    /// # Panics
+    /// When the library is one of another engine.
+    pub fn call<K: AsRef<[u8]>, A: AsRef<[u8]>>(&self, library: &Library, keys: &[K], arguments: &[A]) -> Run {
+        let Library(script) = library;
+        assert!(
+            Rc::ptr_eq(&self.vm, &script.vm),
+            "a function runs in the engine that compiled it"
+        );
+        let thread = self.vm.take_thread();
+        self.vm.libraries.push_invoke(&thread.stack);
+        thread.stack.push_reference(script.reference);
+        push_strings(&thread.stack, keys);
+        push_strings(&thread.stack, arguments);
+        Run::new(Rc::clone(&self.vm), thread, Phase::Reload)
     }
 
     /// Memory that the VM uses, in bytes.
@@ -140,8 +187,8 @@ fn push_strings<B: AsRef<[u8]>>(stack: &Stack, strings: &[B]) {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        // SAFETY: made by `load`, given back once.
-        unsafe { ffi::lua_unref(self.vm.state, self.reference) };
+        // Made by `load_in`, given back once.
+        self.vm.main().release_reference(self.reference);
     }
 }
 
@@ -155,6 +202,7 @@ pub(crate) struct Vm {
     state: State,
     pub(crate) shared: Box<Shared>,
     pub(crate) limits: EngineLimits,
+    libraries: Environments,
     idle: RefCell<Vec<Thread>>,
 }
 
@@ -176,9 +224,12 @@ impl Vm {
             state,
             shared,
             limits,
+            libraries: Environments::default(),
             idle: RefCell::new(Vec::new()),
         };
         install(&vm.main()).map_err(SetupError)?;
+        let main = vm.main();
+        vm.libraries.install(&main, || vm.new_thread()).map_err(SetupError)?;
         vm.collect();
         Ok(vm)
     }
@@ -190,15 +241,24 @@ impl Vm {
     }
 
     fn load(&self, source: &[u8], chunk_name: &str) -> Result<c_int, CompileError> {
-        let main = self.main();
+        self.load_in(&self.main(), &with_parameters(source), chunk_name)
+            .map_err(|message| CompileError { what: SCRIPT, message })
+    }
+
+    fn load_library(&self, code: &[u8], purpose: Purpose) -> Result<c_int, CompileError> {
+        self.load_in(self.libraries.compiler(purpose), code, library::CHUNK_NAME)
+            .map_err(|message| CompileError { what: LIBRARY, message })
+    }
+
+    /// A reference to the text as a function with the globals of a thread.
+    fn load_in(&self, stack: &Stack, text: &[u8], chunk_name: &str) -> Result<c_int, String> {
         let before_bytes = self.shared.memory.used_bytes();
-        load_text(&main, &with_parameters(source), '@', chunk_name).map_err(|message| CompileError { message })?;
+        load_text(stack, text, '@', chunk_name)?;
         let after_bytes = self.shared.memory.used_bytes();
         self.shared
             .add_idle_bytes(Some(after_bytes.saturating_sub(before_bytes)));
-        // SAFETY: the function is on the top.
-        let reference = unsafe { ffi::lua_ref(self.state, -1) };
-        main.pop(1);
+        let reference = stack.make_reference();
+        stack.pop(1);
         Ok(reference)
     }
 
@@ -207,11 +267,14 @@ impl Vm {
         if let Some(thread) = self.idle.borrow_mut().pop() {
             return thread;
         }
+        self.new_thread()
+    }
+
+    fn new_thread(&self) -> Thread {
         let main = self.main();
-        // SAFETY: a new thread lives while it is referenced: until `give_back` lets go of it.
+        // SAFETY: a new thread lives while it is referenced: until `give_back` lets go of it, or as long as the VM.
         let stack = unsafe { Stack::new(ffi::lua_newthread(self.state)) };
-        // SAFETY: the thread is on the top.
-        let reference = unsafe { ffi::lua_ref(self.state, -1) };
+        let reference = main.make_reference();
         main.pop(1);
         Thread { stack, reference }
     }
@@ -269,7 +332,9 @@ fn with_parameters(source: &[u8]) -> Vec<u8> {
 /// As [`Engine::compile`].
 pub fn check_source(source: &[u8], chunk_name: &str) -> Result<(), CompileError> {
     let compiled = compile_text(&with_parameters(source), 1, chunk_name);
-    compiled.map(drop).map_err(|message| CompileError { message })
+    compiled
+        .map(drop)
+        .map_err(|message| CompileError { what: SCRIPT, message })
 }
 
 /// Luau text as bytecode, or the message.

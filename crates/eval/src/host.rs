@@ -1,5 +1,6 @@
 //! What a script reaches of the world: commands, and the log.
 
+use crate::library::Registration;
 use crate::tape::Tape;
 
 /// Which conversions a script asked for with `redis.setresp`; every run begins with [`Resp::Two`].
@@ -47,4 +48,14 @@ pub trait Host {
 
     /// A line that the script logs.
     fn log(&mut self, level: LogLevel, message: &[u8]);
+
+    /// A library registers a function: while it is loaded, and again before one is called. Answers whether this is the function
+    /// that is to be called.
+    ///
+    /// # Errors
+    /// The library is refused, with this text.
+    fn register(&mut self, function: &Registration<'_>) -> Result<bool, String> {
+        let _ = function;
+        Ok(false)
+    }
 }

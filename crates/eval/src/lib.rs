@@ -28,6 +28,9 @@
 //! run.write_reply(&mut reply).unwrap();
 //! ```
 //!
+//! A library of functions ([`Engine::load_library`], [`Engine::call`]) runs in the same way; it says what it has through
+//! [`Host::register`].
+//!
 //! What holds of every run:
 //! - It stops within its slice, or within [`EngineLimits::step`] of it: loops, calls, patterns, coroutines and the parts
 //!   of the library that are written in Lua yield; what cannot (a library function over much data, a metamethod, a
@@ -38,17 +41,20 @@
 //!
 //! What differs from Redis: `tostring(n)` and `n .. ''` have as many digits as it takes; KEYS and ARGV are locals of the
 //! script rather than globals (`KEYS = x` is no error, and functions made by `loadstring` do not see them); `print`,
-//! `string.dump` and the like are absent; messages of the parser and of operators are worded by Luau.
+//! `string.dump` and the like are absent; messages of the parser and of operators are worded by Luau. A function finds the
+//! variables of its library as loading left them: what another call put there is not seen.
 
 mod api;
 mod bits;
 mod call;
 #[allow(unsafe_code)]
 mod engine;
+mod flags;
 #[allow(unsafe_code)]
 mod globals;
 mod host;
 mod json;
+mod library;
 mod msgpack;
 mod number;
 mod random;
@@ -65,8 +71,12 @@ mod text;
 mod to_lua;
 mod to_reply;
 
-pub use engine::{CompileError, Engine, EngineLimits, SCRIPT_SOURCE_BYTES_MAX, Script, SetupError, check_source};
+pub use engine::{
+    CompileError, Engine, EngineLimits, Library, SCRIPT_SOURCE_BYTES_MAX, Script, SetupError, check_source,
+};
+pub use flags::ScriptFlags;
 pub use host::{Host, HostAnswer, LogLevel, Resp};
+pub use library::Registration;
 pub use run::{Failure, KillReason, Outcome, Run, ScriptError};
 pub use sha1::sha1_hex;
 pub use tape::{ReplySink, Tape};

@@ -1,6 +1,7 @@
 //! One run of a script, in slices.
 
 use std::cell::Cell;
+use std::ffi::c_int;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use mlua::ffi;
 use crate::engine::{Thread, Vm};
 use crate::host::{Host, Resp};
 use crate::json::JsonSettings;
+use crate::library;
 use crate::random::Random;
 use crate::shared::Kill;
 use crate::stack::{Stack, State};
@@ -24,6 +26,21 @@ pub(crate) struct RunState {
     pub(crate) resp: Cell<Resp>,
     pub(crate) random: Cell<Random>,
     pub(crate) json: Cell<JsonSettings>,
+    pub(crate) phase: Cell<Phase>,
+    /// The function that is to be called, between its registration and its call.
+    pub(crate) callback: Cell<Option<c_int>>,
+}
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// A script, or a function.
+    #[default]
+    Run,
+    /// A library registers its functions.
+    Load,
+    /// A library registers its functions before one is called.
+    Reload,
 }
 
 impl RunState {
@@ -31,6 +48,8 @@ impl RunState {
         self.resp.set(other.resp.get());
         self.random.set(other.random.get());
         self.json.set(other.json.get());
+        self.phase.set(other.phase.get());
+        self.callback.set(other.callback.get());
     }
 }
 
@@ -50,7 +69,7 @@ pub enum Outcome {
 /// Why a run is ended from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillReason {
-    /// SCRIPT KILL.
+    /// SCRIPT KILL or FUNCTION KILL.
     User,
     /// It has used its budget.
     Budget(Duration),
@@ -80,23 +99,26 @@ pub struct ScriptError {
     pub message: Vec<u8>,
     /// The line of the script, where it is known.
     pub line: Option<u32>,
+    /// What messages call the script's text.
+    pub chunk: &'static str,
 }
 
 impl ScriptError {
-    /// The error as a reply of EVAL: `ERR user_script:1: boo script: <sha1>, on @user_script:1.`
-    pub fn to_reply(&self, sha1: &str) -> Vec<u8> {
+    /// The error as a reply of EVAL: `ERR user_script:1: boo script: <sha1>, on @user_script:1.` A function has its name for the SHA-1.
+    pub fn to_reply(&self, name: &str) -> Vec<u8> {
         let mut text = one_line(&self.message);
         if let Some(line) = self.line {
-            text.extend_from_slice(format!(" script: {sha1}, on @user_script:{line}.").as_bytes());
+            text.extend_from_slice(format!(" script: {name}, on @{}:{line}.", self.chunk).as_bytes());
         }
         text
     }
 
-    fn own(failure: Failure, message: String) -> Self {
+    fn own(chunk: &'static str, failure: Failure, message: String) -> Self {
         Self {
             failure,
             message: message.into_bytes(),
             line: None,
+            chunk,
         }
     }
 }
@@ -105,6 +127,9 @@ impl ScriptError {
 pub struct Run {
     vm: Rc<Vm>,
     thread: Option<Thread>,
+    /// How many arguments are on its stack, above the function that takes them.
+    arguments: c_int,
+    chunk: &'static str,
     state: RunState,
     /// Threads to resume, innermost first; the last is the run's own. Empty before the first slice.
     stopped: Vec<State>,
@@ -115,11 +140,18 @@ pub struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(vm: Rc<Vm>, thread: Thread) -> Self {
+    /// A run of the function on the thread's stack, below its arguments.
+    pub(crate) fn new(vm: Rc<Vm>, thread: Thread, phase: Phase) -> Self {
         let state = RunState::default();
         state.random.set(vm.shared.random_seed());
+        state.phase.set(phase);
         Self {
             vm,
+            arguments: thread.stack.top() - 1,
+            chunk: match phase {
+                Phase::Run => "user_script",
+                Phase::Load | Phase::Reload => library::CHUNK_NAME,
+            },
             thread: Some(thread),
             state,
             stopped: Vec::new(),
@@ -159,6 +191,9 @@ impl Run {
     /// client's reply.
     pub fn kill(self, reason: KillReason) -> ScriptError {
         let message = match reason {
+            KillReason::User if self.chunk == library::CHUNK_NAME => {
+                "ERR Script killed by user with FUNCTION KILL...".to_owned()
+            }
             KillReason::User => "ERR Script killed by user with SCRIPT KILL...".to_owned(),
             KillReason::Budget(budget) => format!("ERR Script stopped after its budget of {} ms", budget.as_millis()),
         };
@@ -168,7 +203,7 @@ impl Run {
         });
         ScriptError {
             line,
-            ..ScriptError::own(Failure::Killed(reason), message)
+            ..ScriptError::own(self.chunk, Failure::Killed(reason), message)
         }
     }
 
@@ -177,8 +212,8 @@ impl Run {
         let main = self.vm.main().state();
         if self.stopped.is_empty() {
             self.stopped.push(stack.state());
-            // SAFETY: the function and its two arguments are on the thread's stack.
-            let status = unsafe { ffi::lua_resume_(stack.state(), main, 2) };
+            // SAFETY: the function and its arguments are on the thread's stack.
+            let status = unsafe { ffi::lua_resume_(stack.state(), main, self.arguments) };
             return self.after(stack, status, 1);
         }
         let mut resumed = 0;
@@ -217,6 +252,7 @@ impl Run {
             // Before all else: the script may have come to its end before the next interrupt.
             (Some(Kill::Retry), _) => Outcome::Retry,
             (Some(Kill::Step), _) => Outcome::Failed(ScriptError::own(
+                self.chunk,
                 Failure::Step,
                 format!(
                     "ERR Script stopped after {} ms in something that cannot be interrupted",
@@ -234,6 +270,7 @@ impl Run {
                 unsafe { ffi::lua_resetthread(stack.state()) };
                 self.vm.collect();
                 Outcome::Failed(ScriptError::own(
+                    self.chunk,
                     Failure::Memory,
                     format!(
                         "ERR Script needs more memory than its limit of {} bytes",
@@ -241,7 +278,7 @@ impl Run {
                     ),
                 ))
             }
-            (None, _) => Outcome::Failed(raised(stack)),
+            (None, _) => Outcome::Failed(raised(stack, self.chunk)),
         }
     }
 
@@ -260,13 +297,21 @@ impl Run {
         let bounds = ReplyBounds {
             bytes: self.vm.limits.memory_bytes,
         };
-        write_reply(&stack, self.state.resp.get(), bounds, sink)
-            .map_err(|_| ScriptError::own(Failure::Reply, "ERR The reply of the script is too large".to_owned()))
+        write_reply(&stack, self.state.resp.get(), bounds, sink).map_err(|_| {
+            ScriptError::own(
+                self.chunk,
+                Failure::Reply,
+                "ERR The reply of the script is too large".to_owned(),
+            )
+        })
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
+        if let Some(callback) = self.state.callback.take() {
+            self.vm.main().release_reference(callback);
+        }
         if let Some(thread) = self.thread.take() {
             self.vm.give_back(thread, self.is_clean);
         }
@@ -274,7 +319,7 @@ impl Drop for Run {
 }
 
 /// The error on the top of a thread that has failed.
-fn raised(stack: &Stack) -> ScriptError {
+fn raised(stack: &Stack, chunk: &'static str) -> ScriptError {
     let line = line_of(stack);
     let mut message = Vec::new();
     if stack.is_table(-1) && stack.has_room(2) {
@@ -299,6 +344,7 @@ fn raised(stack: &Stack) -> ScriptError {
         failure: Failure::Raised,
         message,
         line,
+        chunk,
     }
 }
 

@@ -284,6 +284,37 @@ impl Stack {
         api!(lua_getmetatable(self, index)) != 0
     }
 
+    /// Takes the metatable from the top of the stack.
+    pub(crate) fn set_metatable(&self, index: c_int) {
+        api!(lua_setmetatable(self, index));
+    }
+
+    /// Takes the table on the top of another thread of the VM for this thread's globals.
+    pub(crate) fn take_globals(&self, from: &Stack) {
+        api!(lua_xmove(from, self.0, 1));
+        self.replace(ffi::LUA_GLOBALSINDEX);
+    }
+
+    /// Promises that a table, whose contents no longer change, may be looked up once for what is compiled with it as globals.
+    pub(crate) fn set_safe(&self, index: c_int) {
+        api!(lua_setsafeenv(self, index, 1));
+    }
+
+    /// Keeps the value on the top, which stays there, until [`Stack::release_reference`].
+    pub(crate) fn make_reference(&self) -> c_int {
+        api!(lua_ref(self, -1))
+    }
+
+    /// Pushes what a reference keeps.
+    pub(crate) fn push_reference(&self, reference: c_int) {
+        api!(lua_rawgeti_(self, ffi::LUA_REGISTRYINDEX, reference));
+    }
+
+    /// Lets go of what a reference keeps. Once for each.
+    pub(crate) fn release_reference(&self, reference: c_int) {
+        api!(lua_unref(self, reference));
+    }
+
     pub(crate) fn set_readonly(&self, index: c_int) {
         api!(lua_setreadonly(self, index, 1));
     }
