@@ -1,9 +1,9 @@
 //! The errors that commands answer, with Redis's texts where Redis has them.
 
-use crate::ScriptsLimits;
+use crate::{FunctionsLimits, ScriptsLimits};
 use thiserror::Error;
 use tollgate_limiter::{AmountError, DurationError, QuotaError};
-use tollgate_protocol::{Proto, ReplyWriter};
+use tollgate_protocol::{Proto, ReplyWriter, Request};
 
 /// Why a command was refused. The text is what the client reads, starting with the code that clients act on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -143,15 +143,25 @@ pub enum CommandError {
     /// A script that is not known.
     #[error("NOSCRIPT No matching script. Please use EVAL.")]
     NoScript,
-    /// SCRIPT KILL while none runs.
+    /// SCRIPT KILL or FUNCTION KILL while nothing runs.
     #[error("NOTBUSY No scripts in execution right now.")]
     NotBusy,
+    /// SCRIPT KILL while only functions run, or FUNCTION KILL while only scripts do.
+    #[error("BUSY Redis is busy running a script. You can only call {0} KILL or SHUTDOWN NOSAVE.")]
+    OtherRuns(&'static str),
     /// A script's own error, with its code in front; it need not be UTF-8.
     #[error("{}", String::from_utf8_lossy(.0))]
     Script(Vec<u8>),
     /// More scripts, or longer ones, than the node keeps.
     #[error("ERR too many scripts, at most {} of {} bytes together; SCRIPT FLUSH forgets them", .0.scripts, .0.bytes)]
     TooManyScripts(ScriptsLimits),
+    /// More libraries of functions, or larger ones, than the node keeps.
+    #[error(
+        "ERR too many libraries of functions, at most {} of {} bytes together; FUNCTION DELETE and FUNCTION FLUSH forget them",
+        .0.libraries,
+        .0.bytes
+    )]
+    TooManyLibraries(FunctionsLimits),
     /// A connection that wants to listen to more than it may.
     #[error("ERR too many subscriptions, at most {0} a connection")]
     TooManySubscriptions(usize),
@@ -176,6 +186,15 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// A subcommand with more arguments than it takes, of those for which Redis says so itself.
+    pub(crate) fn wrong_subcommand(request: Request<'_>) -> Self {
+        let [container, name] = [0, 1].map(|at| Self::quote(request.arg(at)));
+        let container = container.to_ascii_uppercase();
+        Self::Other(format!(
+            "unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
+        ))
+    }
+
     /// Text from a client, made printable and short enough to put into an error.
     pub fn quote(bytes: &[u8]) -> String {
         const SHOWN_MAX: usize = 64;

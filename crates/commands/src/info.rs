@@ -131,6 +131,13 @@ fn memory(facts: &Facts<'_>, lines: &mut Lines<'_>) {
         }
     }
     lines.put("maxmemory_policy", memory_policy(facts.about.when_full));
+    for (field, count) in [
+        ("number_of_cached_scripts", totals.scripts),
+        ("number_of_functions", totals.functions),
+        ("number_of_libraries", totals.libraries),
+    ] {
+        lines.put(field, count);
+    }
 }
 
 /// The word of Redis for what happens when memory is used up: to shed the fullest buckets is to evict what expires first.

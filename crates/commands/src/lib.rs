@@ -21,6 +21,7 @@ mod elements;
 mod env;
 mod error;
 mod expiry;
+mod functions;
 mod glob;
 mod hashes;
 mod holds;
@@ -64,6 +65,7 @@ pub use blocking::Blocking;
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
+pub use functions::{Functions, FunctionsLimits, LibraryChange};
 pub use holds::{Loan, RunId};
 pub use info::memory_policy;
 pub use interest::{Wakeup, WatchMark};
@@ -75,8 +77,8 @@ pub use lookup::{CommandTable, LastCommand};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
 pub use pubsub::{Delivery, PubSub, Published, Subscriptions};
 pub use scripts::{
-    KeyNeed, Killed, Names, Needs, ScriptBound, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource,
-    ScriptStep, Scripts, ScriptsLimits,
+    KeyNeed, Names, Needs, ScriptBound, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource, ScriptStep,
+    Scripts, ScriptsLimits,
 };
 pub use session::{CLIENT_NAME_MAX_BYTES, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};

@@ -1,6 +1,6 @@
 //! What commands about the connection and the server may ask of the node that runs them.
 
-use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, Session, WhenFull};
+use crate::{CommandError, Delivery, Env, Functions, KeyspaceLimits, PubSub, Scripts, Session, WhenFull};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,6 +34,9 @@ pub trait NodeView {
 
     /// The scripts that the node knows.
     fn scripts(&self) -> &Scripts;
+
+    /// The libraries of functions that the node knows.
+    fn functions(&self) -> &Functions;
 
     /// Who listens to what.
     fn pubsub(&self) -> &Arc<PubSub>;
@@ -129,6 +132,12 @@ pub struct Totals {
     pub keys: [u64; tollgate_store::DATABASES as usize],
     /// Buckets of rules.
     pub rule_buckets: u64,
+    /// Scripts that are known.
+    pub scripts: u64,
+    /// Libraries of functions that are known.
+    pub libraries: u64,
+    /// Functions of all libraries.
+    pub functions: u64,
     /// Buckets dropped because they were full again.
     pub expired: u64,
     /// Buckets dropped for want of memory.

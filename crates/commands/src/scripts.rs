@@ -1,4 +1,5 @@
-//! Scripts of clients (<https://redis.io/docs/latest/develop/interact/programmability/eval-intro/>): EVAL and its kin, SCRIPT.
+//! Scripts of clients (<https://redis.io/docs/latest/develop/interact/programmability/eval-intro/>): EVAL and its kin, SCRIPT; and the
+//! runs of functions.
 //!
 //! A node has one [`Scripts`], the texts by their SHA-1; each worker a [`ScriptHost`] that compiles and runs them. A [`ScriptRun`] goes on
 //! in slices on one shard, and says what it needs when a key that it asks for is held or elsewhere: then it is taken back as if it had
@@ -13,11 +14,13 @@ mod run;
 mod touched;
 mod wire;
 
+pub(crate) use call::log;
 pub(crate) use manage::{exists, flush, help, kill, load};
+pub(crate) use registry::{RunKind, Running};
 
 pub use host::{ScriptHost, ScriptLimits};
 pub use names::Names;
-pub use registry::{Killed, ScriptSource, Scripts, ScriptsLimits};
+pub use registry::{ScriptSource, Scripts, ScriptsLimits};
 pub use run::{KeyNeed, Needs, ScriptBound, ScriptRun, ScriptStep};
 
 /// The commands that run a script.
@@ -31,6 +34,14 @@ pub enum ScriptCommand {
     EvalRo,
     /// `EVALSHA_RO`
     EvalShaRo,
+    /// `FCALL`
+    Fcall,
+    /// `FCALL_RO`
+    FcallRo,
+    /// `FUNCTION LOAD`
+    FunctionLoad,
+    /// `FUNCTION RESTORE`
+    FunctionRestore,
 }
 
 impl ScriptCommand {
@@ -41,6 +52,6 @@ impl ScriptCommand {
 
     /// Whether it may only read.
     fn is_read_only(self) -> bool {
-        matches!(self, Self::EvalRo | Self::EvalShaRo)
+        matches!(self, Self::EvalRo | Self::EvalShaRo | Self::FcallRo)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::node_view::{ClientInfo, NodeView};
 use crate::table::Spec;
-use crate::{CommandError, Env, Published, Subscriptions, Transaction, Watching};
+use crate::{CommandError, Env, LibraryChange, Published, Subscriptions, Transaction, Watching};
 use std::net::SocketAddr;
 use tollgate_protocol::Proto;
 
@@ -42,6 +42,8 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Messages to be published when the script or transaction stands that is under way; without one they are sent at once.
     pub published: Option<Vec<Published>>,
+    /// What the transaction that is under way has changed of the libraries of functions, if that may have to be taken back.
+    pub library_changes: Option<Vec<LibraryChange>>,
     /// What was queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// What WATCH named.
@@ -73,6 +75,7 @@ impl Session {
             worker,
             subscriptions: None,
             published: None,
+            library_changes: None,
             transaction: None,
             watching: None,
             name: Box::default(),
@@ -102,6 +105,7 @@ impl Session {
             worker: 0,
             subscriptions: None,
             published: Some(Vec::new()),
+            library_changes: None,
             transaction: None,
             watching: None,
             name: Box::default(),
@@ -188,6 +192,13 @@ impl Session {
     /// The name that CLIENT SETNAME set, or nothing.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// Notes what has changed of the libraries of functions.
+    pub(crate) fn note_library_change(&mut self, change: LibraryChange) {
+        if let Some(changes) = &mut self.library_changes {
+            changes.push(change);
+        }
     }
 
     pub(crate) fn note_change(&mut self) {

@@ -4,6 +4,7 @@ mod bitmap;
 mod blocking;
 mod cluster;
 mod connection;
+mod function;
 mod generic;
 mod hash;
 mod list;
@@ -62,7 +63,7 @@ pub enum Run {
     Keyspace(KeyspaceCommand),
     /// In a shard that has all of its keys, as soon as one of them has something.
     Block(&'static Blocking),
-    /// A script's run.
+    /// A run of a script or function, or of a library that is loaded.
     Script(ScriptCommand),
     /// By the connection's worker, which also waits where there is something to wait for.
     Worker(WorkerCommand),
@@ -189,11 +190,12 @@ impl Spec {
     }
 }
 
-const FAMILIES: [&[Spec]; 15] = [
+const FAMILIES: [&[Spec]; 16] = [
     bitmap::SPECS,
     blocking::SPECS,
     cluster::SPECS,
     connection::SPECS,
+    function::SPECS,
     generic::SPECS,
     hash::SPECS,
     list::SPECS,

@@ -1,7 +1,10 @@
 //! A node for unit tests.
 
 use crate::node_view::{About, ClientInfo, NodeView, PolicyLabel, Totals};
-use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, ScriptsLimits, Session, WhenFull};
+use crate::{
+    CommandError, Delivery, Env, Functions, FunctionsLimits, KeyspaceLimits, PubSub, Scripts, ScriptsLimits, Session,
+    WhenFull,
+};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +19,7 @@ pub(crate) struct TestNode {
     pub clients: Vec<ClientInfo>,
     pub closed: RefCell<Vec<u64>>,
     pub scripts: Scripts,
+    pub functions: Functions,
     pub pubsub: Arc<PubSub>,
     pub delivered: RefCell<Vec<(usize, Delivery)>>,
 }
@@ -46,6 +50,10 @@ impl Default for TestNode {
             scripts: Scripts::new(ScriptsLimits {
                 scripts: 10,
                 bytes: 1000,
+            }),
+            functions: Functions::new(FunctionsLimits {
+                libraries: 3,
+                bytes: 10_000,
             }),
             pubsub: Arc::default(),
             delivered: RefCell::default(),
@@ -94,6 +102,10 @@ impl NodeView for TestNode {
 
     fn scripts(&self) -> &Scripts {
         &self.scripts
+    }
+
+    fn functions(&self) -> &Functions {
+        &self.functions
     }
 
     fn pubsub(&self) -> &Arc<PubSub> {

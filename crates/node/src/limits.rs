@@ -131,7 +131,15 @@ bounds! {
     script_bytes / ScriptBytes: 256 * MIB, Bytes(1 << 16, 1 << 36), "bytes",
         "as with `scripts`",
         "ERR too many scripts";
-    /// Compiled scripts that one worker keeps.
+    /// Libraries of functions that the node knows.
+    libraries / Libraries: 1_000, Count(1, 1 << 20), "libraries",
+        "FUNCTION LOAD and FUNCTION RESTORE get the error, and nothing changes",
+        "ERR too many libraries of functions";
+    /// Bytes of the texts of all libraries that the node knows, and of names and descriptions of their functions, 256 for each more.
+    library_bytes / LibraryBytes: 16 * MIB, Bytes(1 << 16, 1 << 36), "bytes",
+        "as with `libraries`",
+        "ERR too many libraries of functions";
+    /// Compiled scripts and libraries that one worker keeps.
     compiled_scripts / CompiledScripts: 4_096, Count(1, 1 << 20), "scripts",
         "all are dropped and compiled again when they are asked for",
         "";

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot};
 use tollgate_commands::{
-    About, CommandError, CommandTable, Delivery, DirectCheck, KeyspaceAnswer, KeyspaceOp, PolicyLabel, PubSub, Scripts,
-    ScriptsLimits,
+    About, CommandError, CommandTable, Delivery, DirectCheck, Functions, FunctionsLimits, KeyspaceAnswer, KeyspaceOp,
+    PolicyLabel, PubSub, Scripts, ScriptsLimits,
 };
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::ScanLimits;
@@ -48,6 +48,8 @@ pub struct Node {
     pub policies: Vec<PolicyLabel>,
     /// The scripts that clients have given.
     pub scripts: Scripts,
+    /// The libraries of functions that clients have given.
+    pub functions: Functions,
     /// Who listens to what.
     pub pubsub: Arc<PubSub>,
     /// The connections that wait for a key to have something.
@@ -122,6 +124,10 @@ impl Node {
             scripts: limits.scripts,
             bytes: limits.script_bytes,
         });
+        let functions = Functions::new(FunctionsLimits {
+            libraries: limits.libraries,
+            bytes: limits.library_bytes,
+        });
         let mut loads = Vec::new();
         loads.resize_with(outboxes.mailboxes.len(), AtomicUsize::default);
         let workers = outboxes.mailboxes.len();
@@ -140,6 +146,7 @@ impl Node {
             rules: parts.rules,
             policies: parts.policies,
             scripts,
+            functions,
             pubsub: Arc::default(),
             blocked: Blocked::default(),
             on_their_way_bytes: (0..workers).map(|_| AtomicUsize::default()).collect(),

@@ -36,7 +36,14 @@ pub fn publish(worker: &Worker) {
         .limit_hits(Bound::CompiledScripts)
         .set(worker.scripts.borrow().dropped());
     if worker.index == 0 {
-        counters.limit_hits(Bound::Scripts).set(worker.node.scripts.refused());
+        let node = &worker.node;
+        counters.limit_hits(Bound::Scripts).set(node.scripts.refused());
+        for (bound, refused) in [
+            (Bound::Libraries, node.functions.refused_libraries()),
+            (Bound::LibraryBytes, node.functions.refused_bytes()),
+        ] {
+            counters.limit_hits(bound).set(refused);
+        }
     }
     counters.expired.set(stats.expired);
     counters.shed.set(stats.shed);

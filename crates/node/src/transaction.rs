@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, Published, Run, ScriptCommand, ScriptStep,
-    Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
+    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, LibraryChange, Needs, Published, Run, ScriptCommand,
+    ScriptStep, Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
 };
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space};
@@ -146,9 +146,11 @@ impl Worker {
                 now_us,
             };
             session.published = exec.logs.is_some().then(Vec::new);
+            session.library_changes = exec.logs.is_some().then(Vec::new);
             let needs = exec.run(&transaction, session, out).await;
             let logs = exec.logs.unwrap_or_default();
             let published = session.published.take().unwrap_or_default();
+            let library_changes = session.library_changes.take().unwrap_or_default();
             let Err(needs) = needs else {
                 published.iter().for_each(|published| published.send(&*self.node));
                 logs.into_iter().for_each(|log| self.shard.borrow_mut().commit(log));
@@ -157,6 +159,10 @@ impl Worker {
             logs.into_iter()
                 .rev()
                 .for_each(|log| self.shard.borrow_mut().roll_back(log));
+            library_changes
+                .into_iter()
+                .rev()
+                .for_each(|change| self.node.functions.take_back(change));
             out.truncate(start);
             (session.db, session.proto) = (db, proto);
             keys.give_back();
@@ -247,8 +253,9 @@ impl Exec<'_> {
                 }
                 Run::Keyspace(command) => keyspace::run(self.worker, &env, command, request, out).await,
                 Run::Script(command) => {
-                    let published = self.script(command, &env, request, out).await?;
+                    let (published, change) = self.script(command, &env, request, out).await?;
                     session.published.get_or_insert_default().extend(published);
+                    session.library_changes.get_or_insert_default().extend(change);
                 }
                 // UNWATCH, the only one that is queued: EXEC has forgotten what was watched.
                 Run::Worker(_) => ReplyWriter::new(out, session.proto).ok(),
@@ -310,13 +317,13 @@ impl Exec<'_> {
         env: &Env,
         request: Request<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Vec<Published>, Needs> {
+    ) -> Result<(Vec<Published>, Option<LibraryChange>), Needs> {
         let made = self.worker.prepare_script(env, command, request, self.keys.run());
         let mut run = match made {
             Ok(run) => run.keep_log(),
             Err(error) => {
                 error.write(out, env.proto);
-                return Ok(Vec::new());
+                return Ok((Vec::new(), None));
             }
         };
         loop {
@@ -334,6 +341,6 @@ impl Exec<'_> {
             logs.extend(run.take_log());
             logs.push(UndoLog::default());
         }
-        Ok(run.take_published())
+        Ok((run.take_published(), run.take_library_change()))
     }
 }

@@ -6,7 +6,8 @@ use crate::worker::Control;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_commands::{
-    About, ClientInfo, CommandError, Delivery, KeyspaceLimits, NodeView, PolicyLabel, PubSub, Scripts, Totals,
+    About, ClientInfo, CommandError, Delivery, Functions, KeyspaceLimits, NodeView, PolicyLabel, PubSub, Scripts,
+    Totals,
 };
 use tollgate_limiter::RuleSet;
 
@@ -68,6 +69,7 @@ impl NodeView for Node {
                 .sum()
         };
         let cpu = cpu_times_us();
+        let functions = self.functions.counts();
         Totals {
             connections: self.connections() as u64,
             blocked: self.blocked.count() as u64,
@@ -81,6 +83,9 @@ impl NodeView for Node {
             checks_failed: policies(|policy| policy.errors.get()),
             keys: std::array::from_fn(|db| self.keys.iter().map(|keys| keys.databases[db].get()).sum()),
             rule_buckets: self.keys.iter().map(|keys| keys.rules.get()).sum(),
+            scripts: self.scripts.count().0 as u64,
+            libraries: functions.libraries as u64,
+            functions: functions.functions as u64,
             expired: metrics.sum(|worker| &worker.expired),
             evicted: metrics.sum(|worker| &worker.shed),
             store_bytes: metrics.sum(|worker| &worker.stored_bytes),
@@ -94,6 +99,10 @@ impl NodeView for Node {
 
     fn scripts(&self) -> &Scripts {
         &self.scripts
+    }
+
+    fn functions(&self) -> &Functions {
+        &self.functions
     }
 
     fn pubsub(&self) -> &Arc<PubSub> {

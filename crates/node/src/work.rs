@@ -270,7 +270,8 @@ impl Worker {
         run: RunId,
     ) -> Result<ScriptRun, CommandError> {
         let mut host = self.scripts.borrow_mut();
-        ScriptRun::new(&mut host, &self.node.scripts, command, env, request, run)
+        let known = (&self.node.scripts, &self.node.functions);
+        ScriptRun::new(&mut host, known, command, env, request, run)
     }
 
     /// Runs a slice of a script. If it goes on after others had their chance, the keys of this shard that it has used are held.
@@ -335,7 +336,7 @@ impl Worker {
         }
         let spent_ms = run.spent().as_millis() as u64;
         if spent_ms >= self.node.config.script.slow_ms {
-            tracing::warn!(event = "slow_script", sha1 = run.sha1(), spent_ms);
+            tracing::warn!(event = "slow_script", script = run.name(), spent_ms);
         }
     }
 

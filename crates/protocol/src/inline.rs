@@ -42,6 +42,19 @@ pub(crate) fn split_line(
     Ok(ArgBytes::Scratch)
 }
 
+/// The words of a line, quoted as in an inline command; `None` if the quotes are not right or there are more than `max_words`.
+pub fn split_words(line: &[u8], max_words: usize) -> Option<Vec<Box<[u8]>>> {
+    let (mut words, mut scratch) = (Vec::new(), Vec::new());
+    let bytes = match split_line(line, max_words, &mut words, &mut scratch).ok()? {
+        ArgBytes::Buffer => line,
+        ArgBytes::Scratch => &scratch,
+    };
+    let words = words
+        .iter()
+        .map(|word| bytes[word.start as usize..word.end as usize].into());
+    Some(words.collect())
+}
+
 fn push_arg(args: &mut Vec<ArgRange>, max_args: usize, arg: ArgRange) -> Result<(), ProtocolError> {
     if args.len() >= max_args {
         return Err(ProtocolError::InvalidMultibulkLength);

@@ -44,6 +44,7 @@ mod write;
 pub use decimal::parse_integer;
 pub use double::{DoubleText, format_double};
 pub use error::ProtocolError;
+pub use inline::split_words;
 pub use limits::{ScanLimits, UNAUTHENTICATED_MAX_ARGS, UNAUTHENTICATED_MAX_BULK_BYTES};
 pub use long_double::LongDouble;
 pub use reply::{DecodeError, Reply, decode_reply};

@@ -11,7 +11,7 @@ use crate::node_view::{ConnectionCall, NodeView};
 use crate::table::{Run, Spec};
 use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, Step};
 use std::sync::Arc;
-use tollgate_eval::{Host, HostAnswer, LogLevel, ReplySink, Resp, Tape};
+use tollgate_eval::{Host, HostAnswer, LogLevel, Registration, ReplySink, Resp, Tape};
 use tollgate_protocol::{ArgRange, Proto, Request};
 use tollgate_store::{MAX_KEY_BYTES, Space};
 
@@ -24,6 +24,8 @@ pub(crate) struct Calls<'a> {
     id: RunId,
     pub(crate) read_only: bool,
     pub(crate) names: &'a [Names],
+    /// The function that is called, if one is.
+    pub(crate) function: Option<&'a str>,
     touched: &'a mut Touched,
     /// What the run has to wait for, once it was refused a key.
     pub(crate) needs: Option<Needs>,
@@ -59,6 +61,7 @@ impl<'a> Calls<'a> {
             id,
             read_only: false,
             names: &[],
+            function: None,
             touched,
             needs: None,
             last: LastCommand::default(),
@@ -223,12 +226,21 @@ impl Host for Calls<'_> {
     }
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
-        let message = String::from_utf8_lossy(message);
-        match level {
-            LogLevel::Debug => tracing::debug!(event = "script_log", %message),
-            LogLevel::Verbose | LogLevel::Notice => tracing::info!(event = "script_log", %message),
-            LogLevel::Warning => tracing::warn!(event = "script_log", %message),
-        }
+        log(level, message);
+    }
+
+    fn register(&mut self, function: &Registration<'_>) -> Result<bool, String> {
+        Ok(self.function.is_some_and(|name| name.as_bytes() == function.name))
+    }
+}
+
+/// Logs what a script wants logged.
+pub(crate) fn log(level: LogLevel, message: &[u8]) {
+    let message = String::from_utf8_lossy(message);
+    match level {
+        LogLevel::Debug => tracing::debug!(event = "script_log", %message),
+        LogLevel::Verbose | LogLevel::Notice => tracing::info!(event = "script_log", %message),
+        LogLevel::Warning => tracing::warn!(event = "script_log", %message),
     }
 }
 

@@ -1,7 +1,8 @@
-//! A worker's part of scripts: its VM, and what it has compiled.
+//! A worker's part of scripts and functions: its VM, and what it has compiled.
 
 use super::ScriptCommand;
 use super::registry::{CHUNK_NAME, ScriptSource, Scripts, Sha, sha_of};
+use crate::functions::{Callable, CompiledLibraries, Functions};
 use crate::{CommandError, CommandTable};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ pub struct ScriptLimits {
     pub step: Duration,
     /// Time of a run, all its slices together.
     pub budget: Duration,
-    /// Compiled scripts that a worker keeps.
+    /// Compiled scripts and libraries that a worker keeps.
     pub compiled: usize,
 }
 
@@ -35,6 +36,7 @@ pub struct ScriptHost {
     pub(crate) table: CommandTable,
     pub(crate) limits: ScriptLimits,
     compiled: HashMap<Sha, Rc<Compiled>>,
+    libraries: CompiledLibraries,
     generation: u64,
     /// How often all compiled scripts were dropped for want of room.
     dropped: u64,
@@ -65,6 +67,7 @@ impl ScriptHost {
             table: CommandTable::default(),
             limits,
             compiled: HashMap::new(),
+            libraries: CompiledLibraries::default(),
             generation: 0,
             dropped: 0,
             last: None,
@@ -129,14 +132,38 @@ impl ScriptHost {
         let known = scripts.keep(&source);
         let compiled = Rc::new(Compiled { source, script });
         if known {
-            if self.compiled.len() >= self.limits.compiled {
-                // Rare, and compiling takes less than a search for what is used least would cost each run.
-                self.compiled.clear();
-                self.dropped += 1;
-                self.engine.collect();
-            }
+            self.make_room();
             self.compiled.insert(compiled.source.sha, Rc::clone(&compiled));
         }
         Ok(compiled)
+    }
+
+    /// The function of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn function(&mut self, functions: &Functions, name: &[u8]) -> Result<Callable, CommandError> {
+        const NOT_FOUND: CommandError = CommandError::Refused("Function not found");
+        if let Some(callable) = self.libraries.last(functions, name) {
+            return Ok(callable);
+        }
+        let found = functions.find(name).ok_or(NOT_FOUND)?;
+        if let Some(callable) = self.libraries.get(&found, name) {
+            return Ok(callable);
+        }
+        self.make_room();
+        self.libraries.compile(&self.engine, &found)?;
+        self.libraries.get(&found, name).ok_or(NOT_FOUND)
+    }
+
+    /// Makes room for one more that is compiled.
+    fn make_room(&mut self) {
+        if self.compiled.len() + self.libraries.len() >= self.limits.compiled {
+            // Rare, and compiling takes less than a search for what is used least would cost each run.
+            self.compiled.clear();
+            self.libraries.clear();
+            self.dropped += 1;
+            self.engine.collect();
+        }
     }
 }

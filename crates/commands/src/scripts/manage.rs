@@ -35,9 +35,7 @@ pub(crate) fn flush(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
 
 /// `SCRIPT KILL`
 pub(crate) fn kill(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
-    if !call.node.scripts().kill() {
-        return Err(CommandError::NotBusy);
-    }
+    call.node.scripts().kill(false)?;
     call.reply().ok();
     Ok(())
 }

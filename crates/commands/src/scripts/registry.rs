@@ -3,8 +3,10 @@
 use crate::CommandError;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use tollgate_eval::{SCRIPT_SOURCE_BYTES_MAX, check_source, sha1_hex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+use tollgate_eval::{SCRIPT_SOURCE_BYTES_MAX, ScriptFlags, check_source, sha1_hex};
+use tollgate_protocol::Request;
 
 /// What error messages call a script, as in Redis.
 pub(crate) const CHUNK_NAME: &str = "user_script";
@@ -27,8 +29,8 @@ pub struct ScriptSource {
     /// The whole text.
     pub(crate) text: Box<[u8]>,
     pub(crate) sha: Sha,
-    /// It has the flag `no-writes`.
-    pub(crate) no_writes: bool,
+    /// What its first line declares, if it has one.
+    pub(crate) flags: Option<ScriptFlags>,
 }
 
 impl ScriptSource {
@@ -46,7 +48,7 @@ pub struct Scripts {
     known: RwLock<Known>,
     /// Raised by every flush: what workers have compiled is looked up again then.
     generation: AtomicU64,
-    running: Mutex<Vec<Arc<Killed>>>,
+    running: Mutex<Vec<Arc<Running>>>,
     /// Scripts refused or not kept for want of room.
     refused: AtomicU64,
 }
@@ -57,14 +59,60 @@ struct Known {
     bytes: usize,
 }
 
-/// Whether SCRIPT KILL was called for a run.
-#[derive(Debug, Default)]
-pub struct Killed(AtomicBool);
+/// A run that has gone on for more than a slice.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) kind: RunKind,
+    began: Instant,
+    killed: AtomicBool,
+}
 
-impl Killed {
-    /// Whether it was.
-    pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+/// What runs.
+#[derive(Debug)]
+pub(crate) enum RunKind {
+    /// A script.
+    Script,
+    /// A library that is being loaded.
+    Load,
+    /// A function.
+    Function {
+        /// Its name.
+        name: Box<str>,
+        /// How it was called: as much of the command as FUNCTION STATS shows.
+        command: Vec<Box<[u8]>>,
+    },
+}
+
+impl RunKind {
+    /// A function. Arguments after so many bytes are left out: they are kept for as long as it runs.
+    pub(crate) fn function(name: &str, request: Request<'_>) -> Self {
+        const COMMAND_BYTES_MAX: usize = 1 << 16;
+        let mut bytes = 0;
+        let shown = request.iter().take_while(|argument| {
+            bytes += argument.len();
+            bytes <= COMMAND_BYTES_MAX
+        });
+        Self::Function {
+            name: name.into(),
+            command: shown.map(Box::from).collect(),
+        }
+    }
+
+    /// Whether FUNCTION KILL ends it, and not SCRIPT KILL.
+    fn is_of_functions(&self) -> bool {
+        !matches!(self, Self::Script)
+    }
+}
+
+impl Running {
+    /// Whether it is to be ended.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Acquire)
+    }
+
+    /// How long it has run, in milliseconds.
+    pub(crate) fn duration_ms(&self) -> i64 {
+        self.began.elapsed().as_millis() as i64
     }
 }
 
@@ -113,11 +161,11 @@ impl Scripts {
             return Ok(known);
         }
         let sha = sha_of(digits.as_bytes()).ok_or(CommandError::Syntax)?;
-        let no_writes = read_shebang(text)?;
+        let flags = read_shebang(text)?;
         Ok(Arc::new(ScriptSource {
             text: text.into(),
             sha,
-            no_writes,
+            flags,
         }))
     }
 
@@ -158,22 +206,52 @@ impl Scripts {
     }
 
     /// Notes a run that has gone on for more than a slice, so that it can be killed.
-    pub(crate) fn note_running(&self) -> Arc<Killed> {
-        let killed = Arc::new(Killed::default());
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|other| Arc::strong_count(other) > 1);
-        running.push(Arc::clone(&killed));
-        killed
+    pub(crate) fn note_running(&self, kind: RunKind) -> Arc<Running> {
+        let run = Arc::new(Running {
+            kind,
+            began: Instant::now(),
+            killed: AtomicBool::new(false),
+        });
+        self.still_running().push(Arc::clone(&run));
+        run
     }
 
-    /// SCRIPT KILL: ends all runs that go on for more than a slice. `false` if there is none.
-    pub(crate) fn kill(&self) -> bool {
+    /// Those that have not ended, in the order in which they began.
+    fn still_running(&self) -> MutexGuard<'_, Vec<Arc<Running>>> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|killed| Arc::strong_count(killed) > 1);
-        for killed in &*running {
-            killed.0.store(true, Ordering::Release);
+        running.retain(|run| Arc::strong_count(run) > 1);
+        running
+    }
+
+    /// The function that has run for the longest time, of those that have gone on for more than a slice.
+    pub(crate) fn oldest_function(&self) -> Option<Arc<Running>> {
+        let running = self.still_running();
+        let is_function = |run: &&Arc<Running>| matches!(run.kind, RunKind::Function { .. });
+        running.iter().find(is_function).cloned()
+    }
+
+    /// SCRIPT KILL, FUNCTION KILL: ends all runs of that kind that have gone on for more than a slice.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn kill(&self, of_functions: bool) -> Result<(), CommandError> {
+        let running = self.still_running();
+        if running.is_empty() {
+            return Err(CommandError::NotBusy);
         }
-        !running.is_empty()
+        let mut of_kind = running
+            .iter()
+            .filter(|run| run.kind.is_of_functions() == of_functions)
+            .peekable();
+        if of_kind.peek().is_none() {
+            return Err(CommandError::OtherRuns(if of_functions {
+                "SCRIPT"
+            } else {
+                "FUNCTION"
+            }));
+        }
+        of_kind.for_each(|run| run.killed.store(true, Ordering::Release));
+        Ok(())
     }
 }
 
@@ -184,14 +262,11 @@ pub(crate) fn sha_of(digits: &[u8]) -> Option<Sha> {
     Some(sha)
 }
 
-/// Reads a first line `#!lua flags=...`; whether the script may not write. A script without one may do everything.
-fn read_shebang(text: &[u8]) -> Result<bool, CommandError> {
-    if text.len() > SCRIPT_SOURCE_BYTES_MAX {
-        // The compiler says so.
-        return Ok(false);
-    }
-    if !text.starts_with(b"#!") {
-        return Ok(false);
+/// Reads a first line `#!lua flags=...`. A script without one may do everything.
+fn read_shebang(text: &[u8]) -> Result<Option<ScriptFlags>, CommandError> {
+    // Of one that is too large, the compiler says so.
+    if text.len() > SCRIPT_SOURCE_BYTES_MAX || !text.starts_with(b"#!") {
+        return Ok(None);
     }
     let Some(end) = text.iter().position(|&byte| byte == b'\n') else {
         return Err(CommandError::Refused("Invalid script shebang"));
@@ -207,25 +282,21 @@ fn read_shebang(text: &[u8]) -> Result<bool, CommandError> {
         }
         None => return Err(CommandError::Refused("Invalid engine in script shebang")),
     }
-    let mut no_writes = false;
+    let mut flags = ScriptFlags::default();
     for word in words {
-        let Some(flags) = word.strip_prefix("flags=") else {
+        let Some(names) = word.strip_prefix("flags=") else {
             return Err(CommandError::Other(format!("Unknown lua shebang option: {word}")));
         };
-        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
-            match flag {
-                "no-writes" => no_writes = true,
-                // What these allow is allowed here anyhow.
-                "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
-                flag => {
-                    return Err(CommandError::Other(format!(
-                        "Unexpected flag in script shebang: {flag}"
-                    )));
-                }
+        for name in names.split(',').filter(|name| !name.is_empty()) {
+            // Of functions alone they may be in any case.
+            if name.bytes().any(|byte| byte.is_ascii_uppercase()) || !flags.add(name.as_bytes()) {
+                return Err(CommandError::Other(format!(
+                    "Unexpected flag in script shebang: {name}"
+                )));
             }
         }
     }
-    Ok(no_writes)
+    Ok(Some(flags))
 }
 
 #[cfg(test)]
@@ -269,16 +340,24 @@ mod tests {
 
     #[test]
     fn first_lines() {
-        let read = |text: &[u8]| read_shebang(text).map_err(|error| error.to_string());
-        assert_eq!(read(b"return 1"), Ok(false));
-        assert_eq!(read(b"#!lua\nreturn 1"), Ok(false));
-        assert_eq!(read(b"#!lua flags=allow-oom,no-writes\nreturn 1"), Ok(true));
-        assert_eq!(read(b"#!lua flags=\nreturn 1"), Ok(false));
+        let read = |text: &[u8]| {
+            let flags = read_shebang(text).map_err(|error| error.to_string())?;
+            Ok(flags.map(|flags| flags.names().collect::<Vec<_>>()))
+        };
+        assert_eq!(read(b"return 1"), Ok(None));
+        assert_eq!(read(b"#!lua\nreturn 1"), Ok(Some(vec![])));
+        let both = Ok(Some(vec!["no-writes", "allow-oom"]));
+        assert_eq!(read(b"#!lua flags=allow-oom,no-writes\nreturn 1"), both);
+        assert_eq!(read(b"#!lua flags=\nreturn 1"), Ok(Some(vec![])));
         for (text, error) in [
             (&b"#!lua"[..], "ERR Invalid script shebang"),
             (b"#!not-lua\n", "ERR Unexpected engine in script shebang: not-lua"),
             (b"#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
             (b"#!lua flags=x\n", "ERR Unexpected flag in script shebang: x"),
+            (
+                b"#!lua flags=No-writes\n",
+                "ERR Unexpected flag in script shebang: No-writes",
+            ),
         ] {
             assert_eq!(read(text), Err(error.to_owned()));
         }
@@ -287,10 +366,27 @@ mod tests {
     #[test]
     fn a_kill_reaches_what_runs() {
         let scripts = scripts();
-        assert!(!scripts.kill());
-        let run = scripts.note_running();
-        assert!(scripts.kill() && run.is_set());
-        drop(run);
-        assert!(!scripts.kill());
+        assert_eq!(scripts.kill(false), Err(CommandError::NotBusy));
+        let script = scripts.note_running(RunKind::Script);
+        assert_eq!(scripts.kill(true), Err(CommandError::OtherRuns("SCRIPT")));
+        assert!(scripts.oldest_function().is_none() && !script.is_killed());
+        let load = scripts.note_running(RunKind::Load);
+        let [first, second] = ["first", "second"].map(|name| {
+            let request = |request: Request<'_>| scripts.note_running(RunKind::function(name, request));
+            crate::test_request::with_line("FCALL name 0 argument", request)
+        });
+        let oldest = scripts.oldest_function().unwrap();
+        let RunKind::Function { name, command } = &oldest.kind else {
+            panic!("{oldest:?}")
+        };
+        assert_eq!((&**name, command.len(), &*command[3]), ("first", 4, &b"argument"[..]));
+        assert_eq!(scripts.kill(true), Ok(()));
+        assert!(!script.is_killed() && [&load, &first, &second].iter().all(|run| run.is_killed()));
+        assert_eq!(scripts.kill(false), Ok(()));
+        assert!(script.is_killed());
+        drop((script, oldest));
+        assert_eq!(scripts.kill(false), Err(CommandError::OtherRuns("FUNCTION")));
+        drop((load, first, second));
+        assert_eq!(scripts.kill(false), Err(CommandError::NotBusy));
     }
 }

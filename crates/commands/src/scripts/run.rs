@@ -1,18 +1,21 @@
 //! A run of a script, in slices, on one shard.
 
+mod load;
+
 use super::ScriptCommand;
 use super::call::Calls;
 use super::host::{Compiled, ScriptHost};
 use super::names::Names;
-use super::registry::{Killed, Scripts};
+use super::registry::{RunKind, Running, Scripts};
 use super::touched::Touched;
 use super::wire::{Wire, write_error};
+use crate::functions::{Callable, Functions, LibraryChange, Loading};
 use crate::node_view::NodeView;
 use crate::{CommandError, Env, Published, RunId, Shard, UndoLog};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate_eval::{Failure, KillReason, Outcome};
+use tollgate_eval::{Failure, KillReason, Outcome, ScriptFlags};
 use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 use tollgate_store::Space;
 
@@ -59,9 +62,51 @@ pub enum ScriptBound {
     Step,
 }
 
+/// What runs.
+enum Program {
+    Script(Rc<Compiled>),
+    Function(Callable),
+    Load(Loading),
+}
+
+impl Program {
+    fn name(&self) -> &str {
+        match self {
+            Self::Script(compiled) => compiled.source.sha1(),
+            Self::Function(callable) => &callable.function().name,
+            Self::Load(_) => "",
+        }
+    }
+
+    /// The function that is called, if one is.
+    fn function(&self) -> Option<&str> {
+        match self {
+            Self::Function(callable) => Some(&callable.function().name),
+            Self::Script(_) | Self::Load(_) => None,
+        }
+    }
+
+    /// What it declares, if that counts.
+    fn flags(&self) -> Option<ScriptFlags> {
+        match self {
+            Self::Script(compiled) => compiled.source.flags,
+            Self::Function(callable) => Some(callable.function().flags),
+            Self::Load(_) => None,
+        }
+    }
+
+    fn kind(&self, request: Request<'_>) -> RunKind {
+        match self {
+            Self::Script(_) => RunKind::Script,
+            Self::Function(callable) => RunKind::function(&callable.function().name, request),
+            Self::Load(_) => RunKind::Load,
+        }
+    }
+}
+
 /// A run. It belongs to the thread of its host.
 pub struct ScriptRun {
-    compiled: Rc<Compiled>,
+    program: Program,
     run: Option<tollgate_eval::Run>,
     pub(crate) id: RunId,
     env: Env,
@@ -70,7 +115,8 @@ pub struct ScriptRun {
     undo: Option<UndoLog>,
     touched: Touched,
     spent: Duration,
-    killed: Option<Arc<Killed>>,
+    running: Option<Arc<Running>>,
+    library_change: Option<LibraryChange>,
     keeps_log: bool,
     published: Vec<Published>,
     /// Which bound ended it.
@@ -93,35 +139,48 @@ impl ScriptRun {
     /// Prepares a run.
     ///
     /// # Errors
-    /// The request is not well formed, its script is not known, or it does not compile.
+    /// The request is not well formed, its script or function is not known, or it does not compile.
     pub fn new(
         host: &mut ScriptHost,
-        scripts: &Scripts,
+        (scripts, functions): (&Scripts, &Functions),
         command: ScriptCommand,
         env: &Env,
         request: Request<'_>,
         id: RunId,
     ) -> Result<Self, CommandError> {
-        let keys = parse_integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-        if keys > (request.len() - FIRST) as i64 {
+        let (program, keys) = match command {
+            ScriptCommand::Fcall | ScriptCommand::FcallRo => {
+                let callable = host.function(functions, request.arg(1))?;
+                let keys = count_keys(request, CommandError::Refused("Bad number of keys provided"))?;
+                (Program::Function(callable), keys)
+            }
+            ScriptCommand::FunctionLoad | ScriptCommand::FunctionRestore => {
+                (Program::Load(Loading::new(functions, command, request)?), 0)
+            }
+            ScriptCommand::Eval | ScriptCommand::EvalSha | ScriptCommand::EvalRo | ScriptCommand::EvalShaRo => {
+                let keys = count_keys(request, CommandError::NotAnInteger)?;
+                (Program::Script(host.script(scripts, command, request)?), keys)
+            }
+        };
+        let flags = program.flags();
+        let no_writes = flags.is_some_and(ScriptFlags::no_writes);
+        if command.is_read_only() && flags.is_some() && !no_writes {
             return Err(CommandError::Refused(
-                "Number of keys can't be greater than number of args",
+                "Can not execute a script with write flag using *_ro command.",
             ));
         }
-        let keys = usize::try_from(keys).map_err(|_| CommandError::Refused("Number of keys can't be negative"))?;
-        let compiled = host.script(scripts, command, request)?;
-        let read_only = command.is_read_only() || compiled.source.no_writes;
         Ok(Self {
-            compiled,
+            read_only: command.is_read_only() || no_writes,
+            program,
             run: None,
             id,
             env: *env,
             keys,
-            read_only,
             undo: None,
             touched: Touched::default(),
             spent: Duration::ZERO,
-            killed: None,
+            running: None,
+            library_change: None,
             keeps_log: false,
             published: Vec::new(),
             hit: None,
@@ -151,6 +210,11 @@ impl ScriptRun {
         self.undo.take()
     }
 
+    /// What a run that is done has changed of the libraries.
+    pub fn take_library_change(&mut self) -> Option<LibraryChange> {
+        self.library_change.take()
+    }
+
     /// Gives it the names that it needs; the whole node belongs to it from now on.
     pub fn give_names(&mut self, names: Names) {
         self.names.push(names);
@@ -166,9 +230,9 @@ impl ScriptRun {
         self.touched.iter()
     }
 
-    /// The script's SHA-1.
-    pub fn sha1(&self) -> &str {
-        self.compiled.source.sha1()
+    /// The script's SHA-1, or the function's name.
+    pub fn name(&self) -> &str {
+        self.program.name()
     }
 
     /// Time that its slices have taken so far, as far as it was told.
@@ -191,6 +255,9 @@ impl ScriptRun {
         out: &mut Vec<u8>,
         slice: Duration,
     ) -> ScriptStep {
+        if let Program::Load(_) = self.program {
+            return self.load_slice(host, node, request, out, slice);
+        }
         let start = out.len();
         let mut run = match self.run.take() {
             Some(run) => run,
@@ -205,7 +272,7 @@ impl ScriptRun {
             }
             let error = run.kill(reason);
             self.roll_back(shard);
-            write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
+            write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.name()));
             return ScriptStep::Done;
         }
         if !self.read_only {
@@ -225,6 +292,7 @@ impl ScriptRun {
         );
         calls.read_only = self.read_only;
         calls.names = &self.names;
+        calls.function = self.program.function();
         let outcome = run.resume(&mut calls, slice);
         let needs = calls.needs.take();
         let published = calls.session.take().and_then(|session| session.published);
@@ -236,15 +304,11 @@ impl ScriptRun {
             Outcome::Yielded => {
                 self.selected = env.db;
                 self.run = Some(run);
-                if self.killed.is_none() {
-                    self.killed = Some(node.scripts().note_running());
-                }
+                self.note_running(node, request);
                 ScriptStep::Yield
             }
             Outcome::Retry => {
-                if self.killed.is_none() {
-                    self.killed = Some(node.scripts().note_running());
-                }
+                self.note_running(node, request);
                 drop(run);
                 self.roll_back(shard);
                 // A script may have asked for several keys before it was stopped; one at a time is enough.
@@ -259,7 +323,7 @@ impl ScriptRun {
                     Err(error) => {
                         self.hit = Some(ScriptBound::Memory);
                         out.truncate(start);
-                        write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
+                        write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.name()));
                         self.roll_back(shard);
                     }
                 }
@@ -267,17 +331,13 @@ impl ScriptRun {
             }
             Outcome::Failed(error) => {
                 drop(run);
-                self.hit = match error.failure {
-                    Failure::Memory | Failure::Reply => Some(ScriptBound::Memory),
-                    Failure::Step => Some(ScriptBound::Step),
-                    Failure::Raised | Failure::Killed(_) => None,
-                };
+                self.hit = bound_of(error.failure);
                 match error.failure {
                     // As in Redis: what a script wrote before it failed stands.
                     Failure::Raised => self.commit(shard, node),
                     _ => self.roll_back(shard),
                 }
-                write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.sha1()));
+                write_error(&mut ReplyWriter::new(out, self.env.proto), &error.to_reply(self.name()));
                 ScriptStep::Done
             }
         }
@@ -299,11 +359,21 @@ impl ScriptRun {
         }
         let keys: smallvec::SmallVec<[&[u8]; 8]> = args.iter().take(self.keys).collect();
         let arguments: smallvec::SmallVec<[&[u8]; 16]> = args.iter().skip(self.keys).collect();
-        Ok(host.engine.start(&self.compiled.script, &keys, &arguments))
+        Ok(match &self.program {
+            Program::Script(compiled) => host.engine.start(&compiled.script, &keys, &arguments),
+            Program::Function(callable) => host.engine.call(&callable.library.code, &keys, &arguments),
+            Program::Load(_) => unreachable!("a library is loaded by `load_slice`"),
+        })
+    }
+
+    fn note_running(&mut self, node: &dyn NodeView, request: Request<'_>) {
+        if self.running.is_none() {
+            self.running = Some(node.scripts().note_running(self.program.kind(request)));
+        }
     }
 
     fn stopped(&self, host: &ScriptHost) -> Option<KillReason> {
-        if self.killed.as_ref().is_some_and(|killed| killed.is_set()) {
+        if self.running.as_ref().is_some_and(|running| running.is_killed()) {
             return Some(KillReason::User);
         }
         let budget = host.limits.budget;
@@ -325,5 +395,25 @@ impl ScriptRun {
         if let Some(undo) = self.undo.take() {
             shard.commit(undo);
         }
+    }
+}
+
+/// How many keys a request names.
+fn count_keys(request: Request<'_>, not_a_number: CommandError) -> Result<usize, CommandError> {
+    let keys = parse_integer(request.arg(2)).ok_or(not_a_number)?;
+    if keys > (request.len() - FIRST) as i64 {
+        return Err(CommandError::Refused(
+            "Number of keys can't be greater than number of args",
+        ));
+    }
+    usize::try_from(keys).map_err(|_| CommandError::Refused("Number of keys can't be negative"))
+}
+
+/// The bound that made a run fail.
+fn bound_of(failure: Failure) -> Option<ScriptBound> {
+    match failure {
+        Failure::Memory | Failure::Reply => Some(ScriptBound::Memory),
+        Failure::Step => Some(ScriptBound::Step),
+        Failure::Raised | Failure::Killed(_) => None,
     }
 }

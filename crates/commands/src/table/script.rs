@@ -3,13 +3,13 @@
 use super::{Run, Spec};
 use crate::scripts::{self, ScriptCommand};
 
-const BASE: Spec = Spec {
+pub(super) const BASE: Spec = Spec {
     group: "scripting",
     categories: &["scripting"],
     ..Spec::BASE
 };
 
-const RUN: Spec = Spec {
+pub(super) const RUN: Spec = Spec {
     arity: -3,
     counted: 2,
     key_use: &["RW", "access", "update"],
@@ -17,8 +17,8 @@ const RUN: Spec = Spec {
     ..BASE
 };
 
-const RUNS: &[&str] = &["noscript", "stale", "skip_monitor", "no_mandatory_keys", "movablekeys"];
-const READS: &[&str] = &[
+pub(super) const RUNS: &[&str] = &["noscript", "stale", "skip_monitor", "no_mandatory_keys", "movablekeys"];
+pub(super) const READS: &[&str] = &[
     "readonly",
     "noscript",
     "stale",
@@ -26,8 +26,8 @@ const READS: &[&str] = &[
     "no_mandatory_keys",
     "movablekeys",
 ];
-const MANAGES: &[&str] = &["noscript"];
-const ALL_SHARDS: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
+pub(super) const MANAGES: &[&str] = &["noscript"];
+pub(super) const ALL_SHARDS: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 
 const SCRIPT: &[Spec] = &[
     Spec {

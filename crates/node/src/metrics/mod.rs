@@ -110,7 +110,7 @@ pub struct WorkerCounters {
     /// Work between two returns to the loop.
     pub stretches: Histogram,
     longest_stretch_ns: Counter,
-    /// Runs of scripts that are over.
+    /// Runs of scripts and functions that are over.
     pub scripts: Counter,
     /// Times that something waited for a key that was held.
     pub keys_waited: Counter,

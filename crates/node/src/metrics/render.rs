@@ -75,7 +75,7 @@ impl Metrics {
         text.single(
             "tollgate_scripts_total",
             Counter,
-            "Runs of clients' scripts.",
+            "Runs of clients' scripts and functions.",
             self.sum(|worker| &worker.scripts),
         );
         text.single(
