@@ -129,7 +129,7 @@ mod tests {
             header.map(|header| (header.name.into_string(), header.code_start))
         };
         assert_eq!(read("#!lua name=a\nx"), Ok(("a".to_owned(), 12)));
-        assert_eq!(read("#!LUA   NAME=a_1 \n"), Ok(("a_1".to_owned(), 18)));
+        assert_eq!(read("#!LUA   NAME=a_1 \n"), Ok(("a_1".to_owned(), 17)));
         assert_eq!(read("#!lua name=\"a\"\n"), Ok(("a".to_owned(), 14)));
         for (text, error) in [
             ("", "ERR Missing library metadata"),

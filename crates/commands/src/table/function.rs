@@ -1,10 +1,11 @@
 //! Functions.
 
-use super::script::{ALL_SHARDS, BASE, MANAGES, READS, RUN, RUNS};
+use super::script::{BASE, MANAGES, READS, RUN, RUNS};
 use super::{Run, Spec};
 use crate::functions;
 use crate::scripts::ScriptCommand;
 
+const ALL_SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 const CHANGES: &[&str] = &["write", "noscript"];
 const ADDS: &[&str] = &["write", "denyoom", "noscript"];
 

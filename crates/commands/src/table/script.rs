@@ -27,7 +27,7 @@ pub(super) const READS: &[&str] = &[
     "movablekeys",
 ];
 pub(super) const MANAGES: &[&str] = &["noscript"];
-pub(super) const ALL_SHARDS: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
+const ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 
 const SCRIPT: &[Spec] = &[
     Spec {
@@ -46,7 +46,7 @@ const SCRIPT: &[Spec] = &[
         name: "script|flush",
         arity: -2,
         flags: MANAGES,
-        tips: ALL_SHARDS,
+        tips: ALL_NODES,
         since: "2.6.0",
         syntax: "[ASYNC|SYNC]",
         complexity: "O(N) where N is the number of known scripts",
@@ -77,7 +77,7 @@ const SCRIPT: &[Spec] = &[
         name: "script|load",
         arity: 3,
         flags: &["noscript", "stale"],
-        tips: ALL_SHARDS,
+        tips: ALL_NODES,
         since: "2.6.0",
         syntax: "script",
         complexity: "O(N) where N is the length of the script",
