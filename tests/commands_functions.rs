@@ -267,7 +267,11 @@ fn in_order(value: Value, at: &str) -> Value {
             let mut name = String::new();
             let items = items.into_iter().map(|item| {
                 let item = in_order(item, &name);
-                name = if let Value::Bulk(_) = item { item.text().to_owned() } else { String::new() };
+                name = if let Value::Bulk(_) = item {
+                    item.text().to_owned()
+                } else {
+                    String::new()
+                };
                 item
             });
             Value::Array(items.collect())
@@ -284,7 +288,11 @@ struct Pair {
 
 impl Pair {
     fn ask(&mut self, args: &[&str]) -> Value {
-        let at = if args[0] == "FUNCTION" && args.get(1) == Some(&"LIST") { "list" } else { "" };
+        let at = if args[0] == "FUNCTION" && args.get(1) == Some(&"LIST") {
+            "list"
+        } else {
+            ""
+        };
         let expected = self.reference.command(args);
         let answered = self.tested.command(args);
         assert_eq!(
@@ -319,10 +327,20 @@ impl Pair {
         self.ask(&["FCALL", "1", "0"]);
         self.ask(&["FCALL", "f", "0"]);
         for head in ["#!LUA NAME=broken", "#!lua name=\"broken\"", "#!lua   name=broken   "] {
-            self.ask(&["FUNCTION", "LOAD", "REPLACE", &format!("{head}\nredis.register_function('f', function() end)")]);
+            self.ask(&[
+                "FUNCTION",
+                "LOAD",
+                "REPLACE",
+                &format!("{head}\nredis.register_function('f', function() end)"),
+            ]);
         }
         // A library that fails leaves the one that it would have replaced.
-        self.ask(&["FUNCTION", "LOAD", "REPLACE", &library("redis.register_function('bump', function() end)")]);
+        self.ask(&[
+            "FUNCTION",
+            "LOAD",
+            "REPLACE",
+            &library("redis.register_function('bump', function() end)"),
+        ]);
         self.ask(&["FCALL", "f", "0"]);
         self.ask(&["FUNCTION", "DELETE", "broken"]);
         self.ask(&["FCALL", "f", "0"]);
@@ -422,7 +440,9 @@ fn every_command_is_described_as_in_redis() {
     };
     pair.reference.hello3();
     pair.tested.hello3();
-    for name in ["delete", "dump", "flush", "help", "kill", "list", "load", "restore", "stats"] {
+    for name in [
+        "delete", "dump", "flush", "help", "kill", "list", "load", "restore", "stats",
+    ] {
         pair.ask(&["COMMAND", "INFO", &format!("function|{name}")]);
     }
 }
