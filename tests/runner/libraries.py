@@ -68,10 +68,36 @@ ERROR_REPLY = {
     ),
 }
 
+
+def _valkey(get_of_none, get, more=()):
+    """What the classes for Valkey come to. They call `server.call`, which redis-server 7 does not have."""
+    window = "points are consumed, then refused, then there again"
+    change = "get, penalty, reward and delete"
+    spent = [[n > 3, n, max(3 - n, 0), "0..30000"] for n in range(1, 6)]
+    here = {
+        f"{window}: answers": (["no server"] * 5, spent),
+        f"{window}: after the window": ("no server", [False, 2, 1, "0..30000"]),
+        f"{change}: consumed": ("no server", [False, 4, 6, "0..30000"]),
+        f"{change}: penalty": ("no server", [False, 7, 3, "0..30000"]),
+        f"{change}: reward": ("no server", [False, 2, 8, "0..30000"]),
+        f"{change}: get of none": (get_of_none, None),
+        f"{change}: get": (get, [False, 2, 8, "0..30000"]),
+        f"{change}: value": (None, "2"),
+        f"{change}: delete": (False, True),
+        "many at once get no more than there is: allowed": (0, 50),
+        **dict(more),
+    }
+    return {f"rate-limiter-flexible-valkey > {what}": values for what, values in here.items()}
+
+
 SUITES = [
     _node("rate-limiter-flexible", "ioredis-5"),
     _node("rate-limiter-flexible", "ioredis-6"),
     _node("rate-limiter-flexible", "node-redis-6"),
+    _node("rate-limiter-flexible-valkey", "iovalkey", _valkey(None, None)),
+    _node("rate-limiter-flexible-valkey", "valkey-glide", _valkey("no server", "no server", {
+        "its libraries are there, and go: libraries": ([], ["ratelimiter_get", "ratelimiterflexible"]),
+    })),
     _node("rate-limit-redis", "ioredis-5"),
     _node("rate-limit-redis", "node-redis-6"),
     _node("fastify-rate-limit", "ioredis-5"),
