@@ -232,6 +232,24 @@ impl Stack {
         api!(lua_objlen(self, index))
     }
 
+    /// Whether the table is found to have numbers alone as keys after a short look.
+    pub(crate) fn is_short_array(&self, index: c_int) -> bool {
+        const LOOKED_AT_MAX: c_int = 16;
+        let mut position = 0;
+        for _ in 0..LOOKED_AT_MAX {
+            position = api!(lua_rawiter(self, index, position));
+            if position < 0 {
+                return true;
+            }
+            let is_item = self.kind(-2) == ffi::LUA_TNUMBER;
+            self.pop(2);
+            if !is_item {
+                return false;
+            }
+        }
+        false
+    }
+
     pub(crate) fn get_item(&self, index: c_int, item: c_int) -> c_int {
         api!(lua_rawgeti_(self, index, item))
     }

@@ -11,6 +11,9 @@ use crate::tape::{Node, Tape};
 /// Containers in containers that a reply may have; no command has more than a few.
 const DEPTH_MAX: usize = 128;
 
+/// Values that a reply has on the stack until its next container.
+const ROOM: i32 = 8;
+
 /// Nodes between two looks at the clock.
 const TICK_NODES: usize = 4096;
 
@@ -22,6 +25,7 @@ pub(crate) fn push_reply(stack: &Stack, tape: &Tape, resp: Resp) -> Result<(), F
         resp,
         at: 0,
     };
+    stack.require(ROOM);
     reader.push(0)
 }
 
@@ -38,7 +42,6 @@ impl Reader<'_> {
             return Err(Fail::text("a reply is nested too deeply"));
         }
         let (stack, tape) = (self.stack, self.tape);
-        stack.require(8);
         // A host that wrote too little gets nil for the rest.
         let node = tape.node(self.at).unwrap_or(Node::Null);
         self.at += 1;
@@ -55,6 +58,7 @@ impl Reader<'_> {
             Node::Null => stack.push_boolean(false),
             Node::Array(len) => self.push_array(len, depth)?,
             Node::Map(pairs) if is_rich => {
+                stack.require(ROOM);
                 stack.new_table(0, 1);
                 stack.new_table(0, pairs);
                 for _ in 0..pairs {
@@ -66,6 +70,7 @@ impl Reader<'_> {
             }
             Node::Map(pairs) => self.push_array(2 * pairs, depth)?,
             Node::Set(len) if is_rich => {
+                stack.require(ROOM);
                 stack.new_table(0, 1);
                 stack.new_table(0, len);
                 for _ in 0..len {
@@ -102,6 +107,7 @@ impl Reader<'_> {
     }
 
     fn push_array(&mut self, len: usize, depth: usize) -> Result<(), Fail> {
+        self.stack.require(ROOM);
         self.stack.new_table(len, 0);
         for item in 1..=len {
             self.push(depth + 1)?;
