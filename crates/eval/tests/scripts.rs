@@ -138,7 +138,7 @@ fn texts_are_read_as_numbers_as_by_strtod() {
         end
         return {tonumber('ff', 16), tonumber(3), select('#', tonumber('x')), (pcall(tonumber)) and 1 or 0}
     "#;
-    assert_eq!(eval(source), "[:255 :3 :1 :0]");
+    assert_eq!(eval(source), "*4 :255 :3 :1 :0");
 }
 
 #[test]

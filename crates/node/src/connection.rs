@@ -226,6 +226,7 @@ impl Connection {
         let mut turn = Turn::new(&self.worker, buffers, self.client.id, started);
         let end = loop {
             let window = &bytes[consumed..];
+            turn.look_ahead(&self.session, window, commands);
             match self.scanner.next(window) {
                 Ok(Progress::Request { consumed: length }) => {
                     let request = self.scanner.request(window);

@@ -12,12 +12,16 @@ use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tollgate_commands::{CheckQueue, CommandError, ConnectionCall, Env, LastCommand, Run, Session, Spec};
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_commands::{
+    COMMANDS_AHEAD, CheckQueue, CommandError, ConnectionCall, Env, LastCommand, Run, Session, Spec, Warmer,
+};
+use tollgate_protocol::{ReplyWriter, Request, look_ahead};
 use tollgate_store::slot_of;
 
 /// Bytes that one read takes at most: what bounds a turn.
 const READ_BYTES: usize = 64 * 1024;
+/// Bytes with which several requests may be waiting.
+const LOOK_AHEAD_BYTES_MIN: usize = 100;
 /// Bytes of replies after which a turn sends what it has before it goes on.
 const LARGE_OUT_BYTES: usize = 1 << 20;
 /// How long a turn may run commands that are not batched before others get their chance.
@@ -38,6 +42,7 @@ pub struct TurnBuffers {
     local: Vec<u8>,
     queue: CheckQueue,
     last_command: LastCommand,
+    warmer: Warmer,
     order: Order,
     /// For each worker: commands that go to its shard with the next send.
     outgoing: Vec<Batch>,
@@ -72,6 +77,7 @@ impl TurnBuffers {
             local: Vec::new(),
             queue: CheckQueue::default(),
             last_command: LastCommand::default(),
+            warmer: Warmer::default(),
             order: Order::default(),
             outgoing,
             numbers: vec![0; workers],
@@ -156,6 +162,21 @@ impl<'a> Turn<'a> {
 
     fn env(&self, session: &Session) -> Env {
         self.worker.env(self.now_us, session.db, session.proto)
+    }
+
+    /// Prepares for the requests that come next, with which `bytes` begins; `ran` is how many this turn has run.
+    #[inline]
+    pub fn look_ahead(&mut self, session: &Session, bytes: &[u8], ran: u64) {
+        if ran.is_multiple_of(COMMANDS_AHEAD as u64) && bytes.len() >= LOOK_AHEAD_BYTES_MIN {
+            let (node, warmer) = (&self.worker.node, &mut self.buffers.warmer);
+            // The borrow of the shard ends with this statement.
+            warmer.before(
+                &node.commands,
+                &self.worker.shard.borrow(),
+                session.db,
+                look_ahead(bytes),
+            );
+        }
     }
 
     /// Runs a request, or queues it, or sends it on its way.
