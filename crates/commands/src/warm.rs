@@ -28,16 +28,12 @@ pub struct Warmer {
 impl Warmer {
     /// Reads the entries that the next commands of a connection will want of this shard, up to [`COMMANDS_AHEAD`].
     pub fn before<'a>(&mut self, table: &CommandTable, shard: &Shard, db: u8, ahead: impl Iterator<Item = Ahead<'a>>) {
-        if !shard.is_worth_warming() {
-            return;
-        }
-        shard.warm(
-            db,
-            ahead.take(COMMANDS_AHEAD).map(|ahead| {
+        if shard.is_worth_warming() {
+            shard.warm(ahead.take(COMMANDS_AHEAD).map(|ahead| {
                 let spec = self.last.find(table, ahead.arg(0)?)?;
-                first_key(spec, |index| ahead.arg(index))
-            }),
-        );
+                Some((db, first_key(spec, |index| ahead.arg(index))?))
+            }));
+        }
     }
 }
 
@@ -56,25 +52,22 @@ impl Shard {
         self.store.bytes() >= WARM_FROM_BYTES
     }
 
-    /// As [`Warmer::before`], of commands of other connections that were brought here.
-    pub fn warm_for<'a>(&self, db: u8, commands: impl Iterator<Item = (&'static Spec, Request<'a>)>) {
+    /// As [`Warmer::before`], of commands that were brought here, each with its database.
+    pub fn warm_for<'a>(&self, commands: impl Iterator<Item = (&'static Spec, u8, Request<'a>)>) {
         if self.is_worth_warming() {
             let commands = commands.take(COMMANDS_AHEAD);
-            self.warm(
-                db,
-                commands.map(|(spec, request)| first_key(spec, |index| request.get(index))),
-            );
+            self.warm(commands.map(|(spec, db, request)| Some((db, first_key(spec, |index| request.get(index))?))));
         }
     }
 
-    fn warm<'a>(&self, db: u8, keys: impl Iterator<Item = Option<&'a [u8]>>) {
+    /// Reads the entries of keys of these databases.
+    fn warm<'a>(&self, keys: impl Iterator<Item = Option<(u8, &'a [u8])>>) {
         let own = self.store.slots();
-        let keys = keys.filter_map(|key| {
-            let key = key?;
+        let keys = keys.flatten().filter_map(|(db, key)| {
             let slot = slot_of(key);
             // Guests are few, and were just put here.
-            own.contains(&slot)
-                .then(|| self.store.key_in_slot(Space::Db(db), slot, key).ok())?
+            let is_own = own.contains(&slot);
+            is_own.then(|| self.store.key_in_slot(Space::Db(db), slot, key).ok())?
         });
         let keys: SmallVec<[Key<'_>; COMMANDS_AHEAD]> = keys.collect();
         if keys.len() >= KEYS_MIN {

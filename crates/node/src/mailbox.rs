@@ -222,8 +222,8 @@ impl Running {
         while let Some((spec, db, proto, request)) = self.posted.batch.get(self.taken) {
             if self.taken.is_multiple_of(COMMANDS_AHEAD) {
                 let next = (self.taken..).map_while(|index| self.posted.batch.get(index));
-                let next = next.map(|(spec, _, _, request)| (spec, request));
-                worker.shard.borrow().warm_for(db, next);
+                let next = next.map(|(spec, db, _, request)| (spec, db, request));
+                worker.shard.borrow().warm_for(next);
             }
             let env = worker.env(now_us, db, proto);
             match worker.try_run(&env, &mut self.queue, spec, request, out) {

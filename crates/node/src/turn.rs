@@ -1,5 +1,6 @@
 //! A turn: what one read of a connection asks for, run, and its replies put in order.
 
+use crate::joined::JOINED_BYTES_MAX;
 use crate::keyspace;
 use crate::limits::Bound;
 use crate::link::Link;
@@ -41,6 +42,8 @@ pub struct TurnBuffers {
     /// Local replies of a segment that has remote ones too.
     local: Vec<u8>,
     queue: CheckQueue,
+    /// Commands that may be left to be run with those of others: all that came so far, or none.
+    joining: Batch,
     last_command: LastCommand,
     warmer: Warmer,
     order: Order,
@@ -76,6 +79,7 @@ impl TurnBuffers {
             out: Vec::new(),
             local: Vec::new(),
             queue: CheckQueue::default(),
+            joining: Batch::default(),
             last_command: LastCommand::default(),
             warmer: Warmer::default(),
             order: Order::default(),
@@ -100,7 +104,7 @@ impl TurnBuffers {
         self.local.shrink_to(KEPT_OUT_BYTES);
         self.order.clear();
         self.sent.clear();
-        debug_assert!(self.queue.is_empty());
+        debug_assert!(self.queue.is_empty() && self.joining.is_empty());
     }
 }
 
@@ -122,6 +126,8 @@ pub struct Turn<'a> {
     now_us: u64,
     /// Whether this worker is the only one.
     alone: bool,
+    /// Whether its commands may be left to be run with those of others.
+    may_join: bool,
     /// When its requests were read.
     started: Instant,
     /// When this worker last had the chance to do something else.
@@ -140,9 +146,15 @@ impl<'a> Turn<'a> {
             connection,
             now_us: worker.node.clock.at(started),
             alone,
+            may_join: false,
             started,
             slice_started: started,
         }
+    }
+
+    /// Says how many bytes its requests have: those of small turns may be left to be run with those of others.
+    pub fn may_join(&mut self, bytes: usize) {
+        self.may_join = bytes <= JOINED_BYTES_MAX;
     }
 
     /// Reads the clock again, after a wait that was not short.
@@ -187,7 +199,20 @@ impl<'a> Turn<'a> {
             .node
             .commands
             .resolve(request, &mut self.buffers.last_command);
-        let (spec, key) = match resolved.and_then(|found| session.may_run(found.0).map(|()| found)) {
+        let found = resolved.and_then(|found| session.may_run(found.0).map(|()| found));
+        if self.may_join {
+            if let Ok((spec, key)) = found
+                && session.transaction.is_none()
+                && self.joins(spec, key, request)
+            {
+                session.begin(spec, self.now_us);
+                self.buffers.joining.push(spec, &env, request);
+                return;
+            }
+            self.may_join = false;
+            self.run_joining().await;
+        }
+        let (spec, key) = match found {
             Ok(found) => found,
             Err(_) if is_http(request) => {
                 // As Redis does: a browser may be made to send commands in the body of a request.
@@ -311,6 +336,33 @@ impl<'a> Turn<'a> {
                 self.refresh_clock();
             }
         }
+    }
+
+    /// Whether a command is of this shard alone, and can be left to be run with those of others.
+    fn joins(&self, spec: &Spec, key: Option<usize>, request: Request<'_>) -> bool {
+        let is_own = |owner: Option<usize>| self.alone || owner == Some(self.worker.index);
+        match spec.run {
+            Run::Key(_) => is_own(key.map(|key| self.worker.owner_of(request.arg(key)))),
+            Run::Keys(_) | Run::Script(_) => is_own(self.owner_of_keys(spec, request)),
+            Run::EachKey(_) => request.len() <= keyspace::KEYS_AT_ONCE && is_own(self.owner_of_all(request)),
+            _ => false,
+        }
+    }
+
+    /// Runs what was to be left to others, since something else comes after it.
+    async fn run_joining(&mut self) {
+        if self.buffers.joining.is_empty() {
+            return;
+        }
+        let mut batch = std::mem::take(&mut self.buffers.joining);
+        let mut at = 0;
+        while let Some((spec, db, proto, request)) = batch.get(at) {
+            let env = self.worker.env(self.now_us, db, proto);
+            self.run_here(&env, spec, request).await;
+            at += 1;
+        }
+        batch.clear();
+        self.buffers.joining = batch;
     }
 
     /// The worker whose shard has every key of a request for that command; none if there are several, or no key.
@@ -452,9 +504,14 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Leaves the checks of this turn to the worker's round, if they are few and all of the `commands` that it had.
+    /// Leaves this turn to the worker's round, if its `commands` are few, and checks alone or others alone.
     pub fn join_round(&mut self, link: &Rc<Link>, commands: u64) -> bool {
         let buffers = &mut *self.buffers;
+        if !buffers.joining.is_empty() {
+            debug_assert_eq!(buffers.joining.len() as u64, commands);
+            self.worker.join(&mut buffers.joining, link, self.started);
+            return true;
+        }
         let only_checks = buffers.queue.len() as u64 == commands
             && buffers.out.is_empty()
             && buffers.local.is_empty()
@@ -478,6 +535,7 @@ impl<'a> Turn<'a> {
 
     /// Finishes the segment: everything that came so far is answered in `out`.
     pub async fn finish(&mut self, session: &Session) {
+        self.run_joining().await;
         for owner in 0..self.buffers.outgoing.len() {
             if !self.buffers.outgoing[owner].is_empty() {
                 self.send(owner);
