@@ -4,7 +4,6 @@ use super::host::ScriptHost;
 use super::names::Names;
 use super::run::{KeyNeed, Needs};
 use super::touched::Touched;
-use super::wire::to_tape;
 use crate::check::{CheckQueue, Flow};
 use crate::keyspace::{KeyspaceAnswer, KeyspaceCommand};
 use crate::node_view::{ConnectionCall, NodeView};
@@ -74,7 +73,6 @@ impl Known {
 struct Scratch {
     bytes: Vec<u8>,
     args: Vec<ArgRange>,
-    reply: Vec<u8>,
 }
 
 impl<'a> Calls<'a> {
@@ -235,10 +233,9 @@ impl<'a> Calls<'a> {
 impl CallMemory {
     /// Gives back what one large call needed.
     fn shrink(&mut self) {
-        let Scratch { bytes, args, reply } = &mut self.scratch;
+        let Scratch { bytes, args } = &mut self.scratch;
         bytes.shrink_to(KEPT_BYTES_MAX);
         args.shrink_to(KEPT_BYTES_MAX / size_of::<ArgRange>());
-        reply.shrink_to(KEPT_BYTES_MAX);
     }
 }
 
@@ -258,7 +255,6 @@ impl Scratch {
                 end: self.bytes.len() as u32,
             });
         }
-        self.reply.clear();
     }
 }
 
@@ -266,14 +262,10 @@ impl Host for Calls<'_> {
     fn call(&mut self, arguments: &[&[u8]], resp: Resp, tape: &mut Tape) -> HostAnswer {
         let mut scratch = std::mem::take(&mut self.memory.scratch);
         scratch.set(arguments);
-        let Scratch { bytes, args, reply } = &mut scratch;
-        let answer = match self.run(Request::new(bytes, args), resp, reply) {
-            Ok(HostAnswer::Replied) => {
-                to_tape(reply, tape);
-                HostAnswer::Replied
-            }
-            Ok(HostAnswer::Elsewhere) => HostAnswer::Elsewhere,
+        let answer = match self.run(Request::new(&scratch.bytes, &scratch.args), resp, tape.wire()) {
+            Ok(answer) => answer,
             Err(error) => {
+                tape.wire().clear();
                 tape.error(error.to_string().as_bytes());
                 HostAnswer::Replied
             }
