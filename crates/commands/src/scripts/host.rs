@@ -1,9 +1,11 @@
 //! A worker's part of scripts and functions: its VM, and what it has compiled.
 
 use super::ScriptCommand;
+use super::call::CallMemory;
 use super::registry::{CHUNK_NAME, ScriptSource, Scripts, Sha, sha_of};
 use crate::functions::{Callable, CompiledLibraries, Functions};
 use crate::{CommandError, CommandTable};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub struct ScriptHost {
     pub(crate) engine: Engine,
     pub(crate) table: CommandTable,
     pub(crate) limits: ScriptLimits,
+    /// Not there while a run has it.
+    pub(crate) call_memory: Cell<Option<Box<CallMemory>>>,
     compiled: HashMap<Sha, Rc<Compiled>>,
     libraries: CompiledLibraries,
     generation: u64,
@@ -66,6 +70,7 @@ impl ScriptHost {
             engine,
             table: CommandTable::default(),
             limits,
+            call_memory: Cell::default(),
             compiled: HashMap::new(),
             libraries: CompiledLibraries::default(),
             generation: 0,
