@@ -80,6 +80,8 @@ pub struct Engine {
 pub struct Script {
     vm: Rc<Vm>,
     reference: c_int,
+    /// What it takes of the VM's memory, about.
+    bytes: usize,
 }
 
 /// A compiled library, for calls of its functions. Keeps its engine's VM alive.
@@ -100,11 +102,8 @@ impl Engine {
     /// # Errors
     /// When the text is no Luau, or larger than [`SCRIPT_SOURCE_BYTES_MAX`].
     pub fn compile(&self, source: &[u8], chunk_name: &str) -> Result<Script, CompileError> {
-        let reference = self.vm.load(source, chunk_name)?;
-        Ok(Script {
-            vm: Rc::clone(&self.vm),
-            reference,
-        })
+        let (reference, bytes) = self.vm.load(source, chunk_name)?;
+        Ok(Script::new(&self.vm, reference, bytes))
     }
 
     /// Prepares a run; nothing of the script is executed before [`Run::resume`].
@@ -129,7 +128,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::compile`].
     pub fn load_library(&self, code: &[u8]) -> Result<Run, CompileError> {
-        let reference = self.vm.load_library(code, Purpose::Load)?;
+        let (reference, _) = self.vm.load_library(code, Purpose::Load)?;
         let thread = self.vm.take_thread();
         thread.stack.push_reference(reference);
         thread.stack.release_reference(reference);
@@ -141,11 +140,8 @@ impl Engine {
     /// # Errors
     /// As [`Engine::compile`].
     pub fn compile_library(&self, code: &[u8]) -> Result<Library, CompileError> {
-        let reference = self.vm.load_library(code, Purpose::Call)?;
-        Ok(Library(Script {
-            vm: Rc::clone(&self.vm),
-            reference,
-        }))
+        let (reference, bytes) = self.vm.load_library(code, Purpose::Call)?;
+        Ok(Library(Script::new(&self.vm, reference, bytes)))
     }
 
     /// Prepares a call of a function: of the one for which [`Host::register`](crate::Host::register) answers that it is.
@@ -185,8 +181,20 @@ fn push_strings<B: AsRef<[u8]>>(stack: &Stack, strings: &[B]) {
     }
 }
 
+impl Script {
+    fn new(vm: &Rc<Vm>, reference: c_int, bytes: usize) -> Self {
+        vm.shared.add_idle_bytes(bytes);
+        Self {
+            vm: Rc::clone(vm),
+            reference,
+            bytes,
+        }
+    }
+}
+
 impl Drop for Script {
     fn drop(&mut self) {
+        self.vm.shared.remove_idle_bytes(self.bytes);
         // Made by `load_in`, given back once.
         self.vm.main().release_reference(self.reference);
     }
@@ -240,26 +248,24 @@ impl Vm {
         unsafe { Stack::new(self.state) }
     }
 
-    fn load(&self, source: &[u8], chunk_name: &str) -> Result<c_int, CompileError> {
+    fn load(&self, source: &[u8], chunk_name: &str) -> Result<(c_int, usize), CompileError> {
         self.load_in(&self.main(), &with_parameters(source), chunk_name)
             .map_err(|message| CompileError { what: SCRIPT, message })
     }
 
-    fn load_library(&self, code: &[u8], purpose: Purpose) -> Result<c_int, CompileError> {
+    fn load_library(&self, code: &[u8], purpose: Purpose) -> Result<(c_int, usize), CompileError> {
         self.load_in(self.libraries.compiler(purpose), code, library::CHUNK_NAME)
             .map_err(|message| CompileError { what: LIBRARY, message })
     }
 
-    /// A reference to the text as a function with the globals of a thread.
-    fn load_in(&self, stack: &Stack, text: &[u8], chunk_name: &str) -> Result<c_int, String> {
+    /// A reference to the text as a function with the globals of a thread, and what it takes, in bytes.
+    fn load_in(&self, stack: &Stack, text: &[u8], chunk_name: &str) -> Result<(c_int, usize), String> {
         let before_bytes = self.shared.memory.used_bytes();
         load_text(stack, text, '@', chunk_name)?;
         let after_bytes = self.shared.memory.used_bytes();
-        self.shared
-            .add_idle_bytes(Some(after_bytes.saturating_sub(before_bytes)));
         let reference = stack.make_reference();
         stack.pop(1);
-        Ok(reference)
+        Ok((reference, after_bytes.saturating_sub(before_bytes)))
     }
 
     /// An idle thread, or a new one, with an empty stack.
@@ -299,7 +305,7 @@ impl Vm {
     pub(crate) fn collect(&self) {
         // SAFETY: nothing runs in this VM now, and no finalizer runs code.
         unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
-        self.shared.add_idle_bytes(None);
+        self.shared.count_idle_bytes();
     }
 }
 

@@ -174,13 +174,19 @@ impl Shared {
         }
     }
 
-    /// Counts this much more as what an idle VM has; `None`: what it has now.
-    pub(crate) fn add_idle_bytes(&self, more: Option<usize>) {
-        let bytes = match more {
-            Some(more) => self.idle_bytes.get() + more,
-            None => self.memory.used_bytes(),
-        };
-        self.idle_bytes.set(bytes);
+    /// Counts this much more as what an idle VM has.
+    pub(crate) fn add_idle_bytes(&self, more: usize) {
+        self.idle_bytes.set(self.idle_bytes.get() + more);
+    }
+
+    /// Counts this much less.
+    pub(crate) fn remove_idle_bytes(&self, less: usize) {
+        self.idle_bytes.set(self.idle_bytes.get().saturating_sub(less));
+    }
+
+    /// An idle VM has what it has now.
+    pub(crate) fn count_idle_bytes(&self) {
+        self.idle_bytes.set(self.memory.used_bytes());
     }
 
     /// Lets the interrupt stop what runs from now on once `slice` is over.

@@ -1,22 +1,23 @@
 //! A run of a script, in slices, on one shard.
 
 mod load;
+mod program;
 
 use super::ScriptCommand;
 use super::call::Calls;
-use super::host::{Compiled, ScriptHost};
+use super::host::ScriptHost;
 use super::names::Names;
-use super::registry::{RunKind, Running, Scripts};
+use super::registry::{Running, Scripts};
 use super::touched::Touched;
 use super::wire::{Wire, write_error};
-use crate::functions::{Callable, Functions, LibraryChange, Loading};
+use crate::functions::{Functions, LibraryChange};
 use crate::node_view::NodeView;
 use crate::{CommandError, Env, Published, RunId, Shard, UndoLog};
-use std::rc::Rc;
+use program::Program;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate_eval::{Failure, KillReason, Outcome, ScriptFlags};
-use tollgate_protocol::{ReplyWriter, Request, parse_integer};
+use tollgate_eval::{Failure, KillReason, Outcome};
+use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::Space;
 
 /// The first argument that is a key or an argument of the script.
@@ -60,48 +61,6 @@ pub enum ScriptBound {
     Memory,
     /// The time of something that cannot be interrupted.
     Step,
-}
-
-/// What runs.
-enum Program {
-    Script(Rc<Compiled>),
-    Function(Callable),
-    Load(Loading),
-}
-
-impl Program {
-    fn name(&self) -> &str {
-        match self {
-            Self::Script(compiled) => compiled.source.sha1(),
-            Self::Function(callable) => &callable.function().name,
-            Self::Load(_) => "",
-        }
-    }
-
-    /// The function that is called, if one is.
-    fn function(&self) -> Option<&str> {
-        match self {
-            Self::Function(callable) => Some(&callable.function().name),
-            Self::Script(_) | Self::Load(_) => None,
-        }
-    }
-
-    /// What it declares, if that counts.
-    fn flags(&self) -> Option<ScriptFlags> {
-        match self {
-            Self::Script(compiled) => compiled.source.flags,
-            Self::Function(callable) => Some(callable.function().flags),
-            Self::Load(_) => None,
-        }
-    }
-
-    fn kind(&self, request: Request<'_>) -> RunKind {
-        match self {
-            Self::Script(_) => RunKind::Script,
-            Self::Function(callable) => RunKind::function(&callable.function().name, request),
-            Self::Load(_) => RunKind::Load,
-        }
-    }
 }
 
 /// A run. It belongs to the thread of its host.
@@ -148,34 +107,14 @@ impl ScriptRun {
         request: Request<'_>,
         id: RunId,
     ) -> Result<Self, CommandError> {
-        let (program, keys) = match command {
-            ScriptCommand::Fcall | ScriptCommand::FcallRo => {
-                let callable = host.function(functions, request.arg(1))?;
-                let keys = count_keys(request, CommandError::Refused("Bad number of keys provided"))?;
-                (Program::Function(callable), keys)
-            }
-            ScriptCommand::FunctionLoad | ScriptCommand::FunctionRestore => {
-                (Program::Load(Loading::new(functions, command, request)?), 0)
-            }
-            ScriptCommand::Eval | ScriptCommand::EvalSha | ScriptCommand::EvalRo | ScriptCommand::EvalShaRo => {
-                let keys = count_keys(request, CommandError::NotAnInteger)?;
-                (Program::Script(host.script(scripts, command, request)?), keys)
-            }
-        };
-        let flags = program.flags();
-        let no_writes = flags.is_some_and(ScriptFlags::no_writes);
-        if command.is_read_only() && flags.is_some() && !no_writes {
-            return Err(CommandError::Refused(
-                "Can not execute a script with write flag using *_ro command.",
-            ));
-        }
+        let (program, keys, read_only) = Program::of(host, (scripts, functions), command, request)?;
         Ok(Self {
-            read_only: command.is_read_only() || no_writes,
             program,
             run: None,
             id,
             env: *env,
             keys,
+            read_only,
             undo: None,
             touched: Touched::default(),
             spent: Duration::ZERO,
@@ -397,17 +336,6 @@ impl ScriptRun {
             shard.commit(undo);
         }
     }
-}
-
-/// How many keys a request names.
-fn count_keys(request: Request<'_>, not_a_number: CommandError) -> Result<usize, CommandError> {
-    let keys = parse_integer(request.arg(2)).ok_or(not_a_number)?;
-    if keys > (request.len() - FIRST) as i64 {
-        return Err(CommandError::Refused(
-            "Number of keys can't be greater than number of args",
-        ));
-    }
-    usize::try_from(keys).map_err(|_| CommandError::Refused("Number of keys can't be negative"))
 }
 
 /// The bound that made a run fail.
