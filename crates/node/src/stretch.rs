@@ -58,15 +58,17 @@ impl Stretch {
         self.started
     }
 
-    /// Ends it and counts it.
-    pub fn end(self, counters: &WorkerCounters) {
+    /// Ends it, counts it, and says how long it was.
+    pub fn end(self, counters: &WorkerCounters) -> Duration {
         let passed = self.started.elapsed();
-        counters.stretch(match passed >= ASKED_FROM {
+        let worked = match passed >= ASKED_FROM {
             false => passed,
             true => passed.min(Duration::from_nanos(
                 thread_cpu_time_ns().saturating_sub(self.started_cpu_ns),
             )),
-        });
+        };
+        counters.stretch(worked);
+        worked
     }
 }
 
