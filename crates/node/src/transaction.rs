@@ -6,6 +6,7 @@
 use crate::keyspace;
 use crate::limits::Bound;
 use crate::loans::{KeyJob, Keys};
+use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -327,9 +328,9 @@ impl Exec<'_> {
             }
         };
         loop {
-            let started = Instant::now();
+            let stretch = Stretch::long();
             let step = self.worker.script_slice(&mut run, self.keys, request, out);
-            run.note_spent(started.elapsed());
+            run.note_spent(stretch.end(self.worker.counters()));
             match step {
                 ScriptStep::Done => break,
                 ScriptStep::Yield => tokio::task::yield_now().await,
