@@ -26,6 +26,7 @@ mod hashes;
 mod holds;
 mod info;
 mod interest;
+mod key_use;
 mod keys;
 mod keyspace;
 mod lists;
