@@ -8,6 +8,8 @@ const NEWER: &[(&str, &str)] = &[
     ("client|setname", "tips"),
     ("command|getkeys", "arity"),
     ("command|getkeysandflags", "arity"),
+    ("wait", "categories"),
+    ("wait", "flags"),
     ("zrank", "arity"),
     ("zrevrank", "arity"),
 ];

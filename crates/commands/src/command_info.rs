@@ -154,7 +154,7 @@ fn categories(spec: &Spec) -> Vec<&'static str> {
     let mut categories = Vec::new();
     if !matches!(spec.run, Run::Container) {
         match spec.group {
-            "generic" => categories.push("keyspace"),
+            "generic" if !matches!(spec.run, Run::Worker(_)) => categories.push("keyspace"),
             "bitmap" | "string" | "hash" | "list" | "set" => categories.push(spec.group),
             "sorted-set" => categories.push("sortedset"),
             "connection" => categories.push("connection"),

@@ -81,6 +81,12 @@ pub enum WorkerCommand {
     Watch,
     /// `UNWATCH`
     Unwatch,
+    /// `WAIT`
+    Wait,
+    /// `WAITAOF`
+    WaitAof,
+    /// `MONITOR`
+    Monitor,
 }
 
 /// A command, as `COMMAND` describes it (<https://redis.io/docs/latest/commands/command/>).

@@ -1,6 +1,6 @@
 //! Redis's commands on keys of any type, buckets included.
 
-use super::{Run, Spec};
+use super::{Run, Spec, WorkerCommand};
 use crate::keyspace::KeyspaceCommand;
 use crate::{keys, object, rename, ttl};
 
@@ -300,5 +300,29 @@ pub(super) const SPECS: &[Spec] = &[
         summary: "Deletes keys, as DEL does.",
         run: Run::EachKey(keys::delete),
         ..ALL_KEYS
+    },
+    Spec {
+        name: "wait",
+        arity: 3,
+        flags: &["blocking"],
+        categories: &["connection", "blocking"],
+        tips: &["request_policy:all_shards", "response_policy:agg_min"],
+        since: "3.0.0",
+        syntax: "numreplicas timeout",
+        summary: "Waits until replicas have what was written; there are none.",
+        run: Run::Worker(WorkerCommand::Wait),
+        ..BASE
+    },
+    Spec {
+        name: "waitaof",
+        arity: 4,
+        flags: &["blocking"],
+        categories: &["connection", "blocking"],
+        tips: &["request_policy:all_shards", "response_policy:agg_min"],
+        since: "7.2.0",
+        syntax: "numlocal numreplicas timeout",
+        summary: "Waits until replicas have what was written in their files; there are none.",
+        run: Run::Worker(WorkerCommand::WaitAof),
+        ..BASE
     },
 ];
