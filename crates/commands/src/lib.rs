@@ -62,6 +62,7 @@ mod transaction;
 mod ttl;
 mod undo;
 mod wait;
+mod warm;
 mod work;
 
 pub use batch::Batch;
@@ -93,6 +94,7 @@ pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;
 pub use wait::Wait;
+pub use warm::{COMMANDS_AHEAD, Warmer};
 pub use work::Popped;
 
 /// The version of Redis whose commands, options, errors and replies these are.

@@ -110,11 +110,6 @@ impl Writer<'_> {
     /// Writes the value at the top and pops it, unless it is a container: that is left open.
     fn write_top(&mut self) -> Result<(), TooLarge> {
         self.values_left = self.values_left.checked_sub(1).ok_or(TooLarge)?;
-        if self.open.len() >= DEPTH_MAX || !self.stack.has_room(8) {
-            self.sink.error(b"ERR reached lua stack limit");
-            self.stack.pop(1);
-            return Ok(());
-        }
         let stack = self.stack;
         match stack.kind(-1) {
             ffi::LUA_TSTRING => {
@@ -137,6 +132,15 @@ impl Writer<'_> {
 
     fn write_table(&mut self) -> Result<(), TooLarge> {
         let stack = self.stack;
+        // Room for what this table and its items put there until the next table.
+        if self.open.len() >= DEPTH_MAX || !stack.has_room(8) {
+            self.sink.error(b"ERR reached lua stack limit");
+            stack.pop(1);
+            return Ok(());
+        }
+        if stack.is_short_array(-1) {
+            return self.write_array();
+        }
         if stack.get_field(-1, c"err") == ffi::LUA_TSTRING {
             self.write_line(|sink, text| sink.error(text));
             return Ok(());
@@ -185,6 +189,10 @@ impl Writer<'_> {
             stack.pop(if is_text { 2 } else { 1 });
         }
         stack.pop(1);
+        self.write_array()
+    }
+
+    fn write_array(&mut self) -> Result<(), TooLarge> {
         let len = self.count_items()?;
         self.sink.array(len);
         self.open.push(Open::Array { next: 1, left: len });

@@ -93,6 +93,7 @@ impl Turn<'_> {
     ///
     /// What is left out goes when it has to: before something is sent, or a reply is wanted again. So pipelines stay as they are.
     pub(crate) async fn run_muted(&mut self, session: &mut Session, request: Request<'_>) {
+        self.stop_joining().await;
         if self.kept_mut().is_none() {
             self.finish(session).await;
             let len = self.out().len();

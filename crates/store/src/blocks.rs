@@ -67,6 +67,11 @@ impl Blocks {
         }
     }
 
+    /// Reads where a block is.
+    pub(crate) fn touch(&self, number: u32) -> u64 {
+        u64::from(self.blocks.get(number as usize).is_some_and(Option::is_some))
+    }
+
     /// The value in a block.
     pub(crate) fn value(&self, number: u32) -> Option<&StoredValue> {
         match self.blocks.get(number as usize) {

@@ -25,6 +25,12 @@ impl StoredValue {
         &self.key
     }
 
+    /// Reads the start of its key, and of what the value points to.
+    #[inline]
+    pub(crate) fn touch_content(&self) -> u64 {
+        u64::from(self.key.first().copied().unwrap_or_default()) + self.value.touch_box()
+    }
+
     /// Bytes that it has allocated.
     pub(crate) fn allocated_bytes(&self) -> usize {
         // Value::bytes counts what is beyond the struct itself.

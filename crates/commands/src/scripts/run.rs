@@ -240,6 +240,7 @@ impl ScriptRun {
         self.published.extend(published.into_iter().flatten());
         self.shown = calls.shown.take().unwrap_or_default();
         let env = calls.env;
+        calls.end();
         shard.set_running(None);
         self.undo = shard.undo.take();
         match outcome {
