@@ -65,7 +65,7 @@ pub(crate) fn config_get(call: &mut ConnectionCall<'_>) -> Result<(), CommandErr
 /// `CONFIG SET parameter value [parameter value ...]`: all of them, or none. What can be set is about SLOWLOG.
 pub(crate) fn config_set(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let request = call.request;
-    if request.len() % 2 > 0 {
+    if !request.len().is_multiple_of(2) {
         return Err(CommandError::Syntax);
     }
     let settings = call.node.settings();

@@ -64,14 +64,17 @@ impl SlowCommand {
     }
 }
 
+/// Slow commands with their ids, the oldest first.
+type Ring = VecDeque<(u64, SlowCommand)>;
+
 /// The slow commands of a node.
 #[derive(Debug)]
 pub struct SlowLog {
     slower_than_us: AtomicU64,
     entries_max: AtomicUsize,
     next_id: AtomicU64,
-    /// Of each worker, the oldest first.
-    by_worker: Box<[Mutex<VecDeque<(u64, SlowCommand)>>]>,
+    /// Of each worker.
+    by_worker: Box<[Mutex<Ring>]>,
 }
 
 impl SlowLog {
