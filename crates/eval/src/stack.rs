@@ -246,22 +246,22 @@ impl Stack {
         api!(lua_objlen(self, index))
     }
 
-    /// Whether the table is found to have numbers alone as keys after a short look.
-    pub(crate) fn is_short_array(&self, index: c_int) -> bool {
-        const LOOKED_AT_MAX: c_int = 16;
+    /// The length of a table that is found to be a short array after a short look: its keys are 1, 2, 3 and so on.
+    pub(crate) fn short_array(&self, index: c_int) -> Option<usize> {
+        const LENGTH_MAX: c_int = 16;
         let mut position = 0;
-        for _ in 0..LOOKED_AT_MAX {
+        for length in 0..=LENGTH_MAX {
             position = api!(lua_rawiter(self, index, position));
             if position < 0 {
-                return true;
+                return Some(length as usize);
             }
-            let is_item = self.kind(-2) == ffi::LUA_TNUMBER;
+            let is_next = self.kind(-2) == ffi::LUA_TNUMBER && self.number(-2) == Some(f64::from(length + 1));
             self.pop(2);
-            if !is_item {
-                return false;
+            if !is_next {
+                return None;
             }
         }
-        false
+        None
     }
 
     pub(crate) fn get_item(&self, index: c_int, item: c_int) -> c_int {

@@ -138,8 +138,9 @@ impl Writer<'_> {
             stack.pop(1);
             return Ok(());
         }
-        if stack.is_short_array(-1) {
-            return self.write_array();
+        if let Some(len) = stack.short_array(-1) {
+            self.open_array(len);
+            return Ok(());
         }
         if stack.get_field(-1, c"err") == ffi::LUA_TSTRING {
             self.write_line(|sink, text| sink.error(text));
@@ -189,14 +190,14 @@ impl Writer<'_> {
             stack.pop(if is_text { 2 } else { 1 });
         }
         stack.pop(1);
-        self.write_array()
+        let len = self.count_items()?;
+        self.open_array(len);
+        Ok(())
     }
 
-    fn write_array(&mut self) -> Result<(), TooLarge> {
-        let len = self.count_items()?;
+    fn open_array(&mut self, len: usize) {
         self.sink.array(len);
         self.open.push(Open::Array { next: 1, left: len });
-        Ok(())
     }
 
     /// The inner table takes the place of the one whose field it is, with a nil to begin `next_pair` with.

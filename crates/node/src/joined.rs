@@ -22,8 +22,6 @@ pub const JOINED_BYTES_MAX: usize = 512;
 const SPARE_BATCHES: usize = 64;
 /// Bytes of replies that are kept room for.
 const KEPT_REPLY_BYTES: usize = 256 * 1024;
-/// Turns from which on it pays to ask for the processor time of running them.
-const TURNS_TIMED: usize = 8;
 
 /// Turns that wait to be run by a worker.
 #[derive(Debug, Default)]
@@ -110,14 +108,10 @@ impl Worker {
 
     /// Runs turns that wait, until there are none or others should have their chance.
     pub fn run_joined(self: &Rc<Self>) {
-        let count = self.joined.turns.borrow().len();
-        if count == 0 {
+        if self.joined.is_empty() {
             return;
         }
-        let stretch = match count {
-            ..TURNS_TIMED => Stretch::short(Instant::now()),
-            _ => Stretch::long(),
-        };
+        let stretch = Stretch::short(Instant::now());
         let now_us = self.node.clock.at(stretch.started());
         let counters = self.counters();
         // A command may end the round of checks, but never comes here.

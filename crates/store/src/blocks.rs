@@ -80,6 +80,14 @@ impl Blocks {
         }
     }
 
+    /// The value in a block, to change what it allocates nothing for.
+    pub(crate) fn value_mut(&mut self, number: u32) -> Option<&mut StoredValue> {
+        match self.blocks.get_mut(number as usize) {
+            Some(Some(Content::Value(value))) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Changes the value in a block.
     pub(crate) fn change_value<T>(&mut self, number: u32, change: impl FnOnce(&mut StoredValue) -> T) -> Option<T> {
         let Some(Some(Content::Value(value))) = self.blocks.get_mut(number as usize) else {
