@@ -317,6 +317,8 @@ fn a_monitor_that_does_not_read_is_disconnected_and_counted() {
         let mut monitor = node.client();
         assert_eq!(monitor.line("MONITOR").text(), "OK");
         let (mut client, mut admin) = (node.client(), node.client());
+        // A connection is listed from its first answer on, for sure.
+        assert_eq!(client.line("PING").text(), "PONG");
         let text = "x".repeat(60_000);
         let started = Instant::now();
         while admin.line("CLIENT LIST").text().lines().count() > 2 {
