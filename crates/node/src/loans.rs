@@ -36,6 +36,8 @@ pub enum KeyJob {
     PassOn(u8, Box<[u8]>, Arc<Wakeup>),
     /// A published message.
     Deliver(Delivery),
+    /// Lines for those who monitor.
+    Show(Arc<[u8]>),
     /// Call the one that waits behind this one: a call was of no use to it.
     CallNext(u8, Box<[u8]>, Arc<Wakeup>),
     /// Do one bounded step of a command over all shards.
@@ -420,6 +422,7 @@ impl Worker {
                     tokio::task::yield_now().await;
                 }
                 KeyJob::Deliver(delivery) => self.push_message(&delivery),
+                KeyJob::Show(lines) => self.push_shown(&lines),
             }
         }
     }

@@ -139,6 +139,7 @@ pub(super) const SPECS: &[Spec] = &[
     Spec {
         name: "function",
         arity: -2,
+        categories: &[],
         since: "7.0.0",
         summary: "A container for commands about functions.",
         complexity: "Depends on subcommand.",
