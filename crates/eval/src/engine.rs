@@ -1,9 +1,9 @@
 //! One VM of client scripts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_int};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlua::chunk::Compiler;
 use mlua::ffi;
@@ -128,6 +128,12 @@ impl Engine {
     pub fn collect(&self) {
         self.vm.collect();
     }
+
+    /// Goes on for about `time` with collecting what runs have left, if that is more than the compiled scripts and no run is under
+    /// way, which would collect for itself. Whether there is more to do.
+    pub fn collect_some(&self, time: Duration) -> bool {
+        self.vm.collect_some(time)
+    }
 }
 
 fn push_strings<B: AsRef<[u8]>>(stack: &Stack, strings: &[B]) {
@@ -156,6 +162,10 @@ pub(crate) struct Vm {
     pub(crate) shared: Box<Shared>,
     pub(crate) limits: EngineLimits,
     idle: RefCell<Vec<Thread>>,
+    /// Runs that are under way.
+    pub(crate) runs: Cell<usize>,
+    /// Cycles of the garbage collector that [`Vm::collect_some`] has still to finish.
+    cycles_left: Cell<u32>,
 }
 
 impl Vm {
@@ -177,6 +187,8 @@ impl Vm {
             shared,
             limits,
             idle: RefCell::new(Vec::new()),
+            runs: Cell::new(0),
+            cycles_left: Cell::new(0),
         };
         install(&vm.main()).map_err(SetupError)?;
         vm.collect();
@@ -237,6 +249,35 @@ impl Vm {
         // SAFETY: nothing runs in this VM now, and no finalizer runs code.
         unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
         self.shared.add_idle_bytes(None);
+        self.cycles_left.set(0);
+    }
+
+    fn collect_some(&self, time: Duration) -> bool {
+        /// Of a step: well below a millisecond.
+        const STEP_KIB: c_int = 64;
+        if self.runs.get() > 0 {
+            return false;
+        }
+        if self.cycles_left.get() == 0 {
+            if !self.shared.holds_garbage() {
+                return false;
+            }
+            // What became garbage after the cycle that is going on had marked it takes one more.
+            self.cycles_left.set(2);
+        }
+        let started = Instant::now();
+        while started.elapsed() < time {
+            // SAFETY: nothing runs in this VM now, and no finalizer runs code.
+            let is_cycle_over = unsafe { ffi::lua_gc(self.state, ffi::LUA_GCSTEP, STEP_KIB) } != 0;
+            if is_cycle_over {
+                self.cycles_left.set(self.cycles_left.get() - 1);
+                if self.cycles_left.get() == 0 {
+                    self.shared.add_idle_bytes(None);
+                    return false;
+                }
+            }
+        }
+        true
     }
 }
 

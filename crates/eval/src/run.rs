@@ -67,7 +67,7 @@ pub enum Failure {
     Step,
     /// [`Run::kill`] ended it.
     Killed(KillReason),
-    /// Its reply is larger than its memory, or has a million values.
+    /// Its reply is larger than its memory, has a million values, or takes longer to write than a step.
     Reply,
 }
 
@@ -118,6 +118,7 @@ impl Run {
     pub(crate) fn new(vm: Rc<Vm>, thread: Thread) -> Self {
         let state = RunState::default();
         state.random.set(vm.shared.random_seed());
+        vm.runs.set(vm.runs.get() + 1);
         Self {
             vm,
             thread: Some(thread),
@@ -259,6 +260,7 @@ impl Run {
         stack.set_top(1);
         let bounds = ReplyBounds {
             bytes: self.vm.limits.memory_bytes,
+            time: self.vm.limits.step,
         };
         write_reply(&stack, self.state.resp.get(), bounds, sink)
             .map_err(|_| ScriptError::own(Failure::Reply, "ERR The reply of the script is too large".to_owned()))
@@ -270,6 +272,7 @@ impl Drop for Run {
         if let Some(thread) = self.thread.take() {
             self.vm.give_back(thread, self.is_clean);
         }
+        self.vm.runs.set(self.vm.runs.get() - 1);
     }
 }
 

@@ -141,7 +141,7 @@ fn cycles() -> u64 {
 }
 
 /// Processor time of this thread.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
@@ -181,6 +181,11 @@ impl Shared {
             None => self.memory.used_bytes(),
         };
         self.idle_bytes.set(bytes);
+    }
+
+    /// Whether there is more garbage than an idle VM has in use, or runs that hold much.
+    pub(crate) fn holds_garbage(&self) -> bool {
+        self.memory.used_bytes() > 2 * self.idle_bytes.get() + WATCH_BYTES
     }
 
     /// Lets the interrupt stop what runs from now on once `slice` is over.

@@ -192,6 +192,9 @@ impl Worker {
                 published = Instant::now();
                 crate::publish::publish(&self);
                 self.follow_wall_clock();
+                while self.collect_step(step) {
+                    tokio::time::sleep(step * TIDY_REST).await;
+                }
                 let left = pass_interval.saturating_sub(pass_started.elapsed());
                 if left.is_zero() {
                     break;
@@ -220,6 +223,15 @@ impl Worker {
         while more && started.elapsed() < budget {
             more = shard.tidy(now_us, TIDY_ENTRIES);
         }
+        stretch.end(self.counters());
+        more
+    }
+
+    /// One step of freeing what scripts have left in their VM; whether there is more.
+    fn collect_step(&self, budget: Duration) -> bool {
+        let stretch = Stretch::long();
+        self.decide_overdue_round(stretch.started());
+        let more = self.scripts.borrow().collect_some(budget);
         stretch.end(self.counters());
         more
     }

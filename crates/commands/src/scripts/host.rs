@@ -71,6 +71,16 @@ impl ScriptHost {
         })
     }
 
+    /// Memory of the VM, in bytes: compiled scripts, and what runs hold.
+    pub fn used_bytes(&self) -> usize {
+        self.engine.used_bytes()
+    }
+
+    /// Housekeeping: frees for about `time` what runs have left. Whether there is more to do.
+    pub fn collect_some(&self, time: Duration) -> bool {
+        self.engine.collect_some(time)
+    }
+
     /// How often all compiled scripts were dropped for want of room.
     pub fn dropped(&self) -> u64 {
         self.dropped
