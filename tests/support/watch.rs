@@ -63,6 +63,14 @@ impl Watch {
     /// # Panics
     /// If an answer was wrong or took two seconds.
     pub fn stop(self) -> Watched {
+        self.stop_within(ANSWER_LIMIT)
+    }
+
+    /// Ends it.
+    ///
+    /// # Panics
+    /// If an answer was wrong or took longer than `limit`.
+    pub fn stop_within(self, limit: Duration) -> Watched {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self
             .watchers
@@ -78,7 +86,7 @@ impl Watch {
                 longest: all.longest.max(longest),
             },
         );
-        assert!(watched.longest < ANSWER_LIMIT, "{watched:?}");
+        assert!(watched.longest < limit, "{watched:?}");
         watched
     }
 }

@@ -124,6 +124,11 @@ impl Engine {
         self.vm.shared.memory.used_bytes()
     }
 
+    /// Memory that libraries and compiled scripts take, in bytes; those dropped since the last collection included.
+    pub fn compiled_bytes(&self) -> usize {
+        self.vm.shared.idle_bytes()
+    }
+
     /// Collects all garbage.
     pub fn collect(&self) {
         self.vm.collect();

@@ -183,6 +183,10 @@ impl Shared {
         self.idle_bytes.set(bytes);
     }
 
+    pub(crate) fn idle_bytes(&self) -> usize {
+        self.idle_bytes.get()
+    }
+
     /// Whether there is more garbage than an idle VM has in use, or runs that hold much.
     pub(crate) fn holds_garbage(&self) -> bool {
         self.memory.used_bytes() > 2 * self.idle_bytes.get() + WATCH_BYTES

@@ -374,6 +374,7 @@ fn script_limits(config: &Config) -> ScriptLimits {
         step: Duration::from_millis(config.script.step_ms),
         budget: Duration::from_millis(config.script.budget_ms),
         compiled: config.limits.compiled_scripts,
+        compiled_bytes: config.limits.compiled_bytes,
     }
 }
 

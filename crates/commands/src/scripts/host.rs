@@ -21,6 +21,8 @@ pub struct ScriptLimits {
     pub budget: Duration,
     /// Compiled scripts that a worker keeps.
     pub compiled: usize,
+    /// Memory of the compiled scripts that a worker keeps, in bytes.
+    pub compiled_bytes: usize,
 }
 
 /// A script, compiled.
@@ -36,8 +38,10 @@ pub struct ScriptHost {
     pub(crate) limits: ScriptLimits,
     compiled: HashMap<Sha, Rc<Compiled>>,
     generation: u64,
-    /// How often all compiled scripts were dropped for want of room.
+    /// How often all compiled scripts were dropped because they were too many.
     dropped: u64,
+    /// The same because they were too large.
+    dropped_large: u64,
     /// The script that was asked for last: most clients ask for the same again.
     last: Option<Rc<Compiled>>,
 }
@@ -67,6 +71,7 @@ impl ScriptHost {
             compiled: HashMap::new(),
             generation: 0,
             dropped: 0,
+            dropped_large: 0,
             last: None,
         })
     }
@@ -81,9 +86,14 @@ impl ScriptHost {
         self.engine.collect_some(time)
     }
 
-    /// How often all compiled scripts were dropped for want of room.
+    /// How often all compiled scripts were dropped because they were too many.
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// How often all compiled scripts were dropped because they were too large.
+    pub fn dropped_large(&self) -> u64 {
+        self.dropped_large
     }
 
     /// The script that a request asks for.
@@ -139,11 +149,16 @@ impl ScriptHost {
         let known = scripts.keep(&source);
         let compiled = Rc::new(Compiled { source, script });
         if known {
-            if self.compiled.len() >= self.limits.compiled {
+            let is_full = self.compiled.len() >= self.limits.compiled;
+            if is_full || self.engine.compiled_bytes() > self.limits.compiled_bytes {
                 // Rare, and compiling takes less than a search for what is used least would cost each run.
                 self.compiled.clear();
-                self.dropped += 1;
+                self.last = None;
                 self.engine.collect();
+                match is_full {
+                    true => self.dropped += 1,
+                    false => self.dropped_large += 1,
+                }
             }
             self.compiled.insert(compiled.source.sha, Rc::clone(&compiled));
         }
