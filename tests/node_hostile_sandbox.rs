@@ -63,7 +63,6 @@ const ATTEMPTS: &[&str] = &[
     "print('x')",
     "return buffer.create(10)",
     "return utf8.char(65)",
-    "return vector.create(1, 2, 3)",
     "return task.wait()",
     "return coroutine.close(coroutine.create(function() end))",
     "return loadstring(string.char(3, 1, 2, 3))()",

@@ -13,11 +13,15 @@ use crate::run::Run;
 use crate::shared::{Shared, allocate, interrupt, outer_stopped};
 use crate::stack::{Stack, State};
 
-/// Largest script, in bytes. Bounds what the compiler and one straight line of code can cost.
-pub const SCRIPT_SOURCE_BYTES_MAX: usize = 1 << 20;
+/// Largest script, in bytes. Bounds what the compiler, which nothing interrupts, and one straight line of code can cost: at worst
+/// (many small functions or fields) 0.8 µs of processor time a byte, so 0.2 s.
+pub const SCRIPT_SOURCE_BYTES_MAX: usize = 1 << 18;
 
 /// Threads that are kept for the next run.
 const IDLE_THREADS_MAX: usize = 16;
+
+/// Cycles of the garbage collector until all is free that is garbage now: the one that is going on may have marked it already.
+const CYCLES: u32 = 2;
 
 /// Bounds of the runs of an [`Engine`].
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +136,11 @@ impl Engine {
     /// Collects all garbage.
     pub fn collect(&self) {
         self.vm.collect();
+    }
+
+    /// Has [`Engine::collect_some`] collect, for scripts that were dropped.
+    pub fn collect_later(&self) {
+        self.vm.cycles_left.set(CYCLES);
     }
 
     /// Goes on for about `time` with collecting what runs have left, if that is more than the compiled scripts and no run is under
@@ -257,6 +266,14 @@ impl Vm {
         self.cycles_left.set(0);
     }
 
+    /// What the run leaves became garbage after a cycle that is going on may have marked it.
+    pub(crate) fn note_run_over(&self) {
+        self.runs.set(self.runs.get() - 1);
+        if self.cycles_left.get() > 0 {
+            self.cycles_left.set(CYCLES);
+        }
+    }
+
     fn collect_some(&self, time: Duration) -> bool {
         /// Of a step: well below a millisecond.
         const STEP_KIB: c_int = 64;
@@ -267,8 +284,7 @@ impl Vm {
             if !self.shared.holds_garbage() {
                 return false;
             }
-            // What became garbage after the cycle that is going on had marked it takes one more.
-            self.cycles_left.set(2);
+            self.cycles_left.set(CYCLES);
         }
         let started = Instant::now();
         while started.elapsed() < time {

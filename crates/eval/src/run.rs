@@ -272,7 +272,7 @@ impl Drop for Run {
         if let Some(thread) = self.thread.take() {
             self.vm.give_back(thread, self.is_clean);
         }
-        self.vm.runs.set(self.vm.runs.get() - 1);
+        self.vm.note_run_over();
     }
 }
 

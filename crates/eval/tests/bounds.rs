@@ -368,6 +368,18 @@ fn what_runs_leave_is_collected_in_steps() {
     assert!(steps > 5, "{steps} steps");
     assert!(engine.used_bytes() < before + (1 << 20), "{}", engine.used_bytes());
     assert!(!engine.collect_some(SLICE), "there is nothing left");
+    // A run that begins and ends in the middle of a collection.
+    let large = "local t = {} for i = 1, 3e5 do t[i] = {i} end return #t";
+    finish(&mut start(&engine, large), &mut FakeHost::default()).unwrap();
+    for _ in 0..20 {
+        let mut run = start(&engine, large);
+        let _ = run.resume(&mut FakeHost::default(), Duration::from_secs(5));
+        engine.collect_some(Duration::from_micros(200));
+        drop(run);
+        engine.collect_some(Duration::from_micros(200));
+    }
+    while engine.collect_some(SLICE) {}
+    assert!(engine.used_bytes() < before + (1 << 20), "{}", engine.used_bytes());
     // Arguments count too, though no run has made them.
     let script = engine.compile(b"return #ARGV[1]", "user_script").unwrap();
     drop(engine.start(&script, &["k"], &["x".repeat(20 << 20)]));

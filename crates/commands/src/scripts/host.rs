@@ -111,6 +111,7 @@ impl ScriptHost {
             self.generation = generation;
             self.last = None;
             self.compiled.clear();
+            self.engine.collect_later();
         }
         let given = request.arg(1);
         if let Some(last) = &self.last {
