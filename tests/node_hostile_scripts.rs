@@ -21,7 +21,7 @@ fn eval(client: &mut Client, script: &str, keys: &[&str], args: &[&str]) -> Valu
 /// is right, but it has to come.
 fn run_all(workers: &str, scripts: &[&str], ends: Option<&str>) {
     let node = node(workers);
-    let watchers = 2 * workers.parse::<usize>().unwrap();
+    let watchers = 2 * workers.parse::<usize>().expect("a number");
     let mut client = node.client();
     client.line("MSET declared kept other kept watch:0 seen");
     client.line("RPUSH list a b c");
