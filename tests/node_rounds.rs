@@ -1,6 +1,8 @@
-//! Rounds: the checks of small turns that are ready together are decided together, and each client gets its own replies.
+//! Rounds: small turns that are ready together are done together, and each client gets its own replies.
 
-use tollgate_suite::{Client, Node, Value};
+use std::collections::VecDeque;
+use std::time::Duration;
+use tollgate_suite::{Client, Draw, Node, Value, encode_command};
 
 const CLIENTS: usize = 64;
 
@@ -201,4 +203,143 @@ fn every_command_of_a_long_turn_is_counted() {
             > 1 << 20
     );
     assert_eq!(metric(&node, "tollgate_commands_total"), before + 103);
+}
+
+/// A client with a counter of its own, and the replies that it has to get.
+struct Counting {
+    client: Client,
+    number: usize,
+    count: i64,
+    /// In order: an integer, or a text.
+    expected: VecDeque<Result<i64, String>>,
+}
+
+impl Counting {
+    /// A request on the counter, or on nothing, and the reply to expect.
+    fn request(&mut self, draw: &mut Draw) -> Vec<u8> {
+        let key = format!("count:{}", self.number);
+        let (words, reply) = match draw.below(10) {
+            0..=3 => {
+                self.count += 1;
+                (vec!["INCR".to_owned(), key], Ok(self.count))
+            }
+            4 => (vec!["GET".into(), key], Err(self.count.to_string())),
+            5 => (vec!["ECHO".into(), key.clone()], Err(key)),
+            6 => (
+                "RL.REFUND nobody".split(' ').map(str::to_owned).collect(),
+                Err(String::new()),
+            ),
+            7 => (
+                vec!["EXISTS".into(), key.clone(), key.clone(), "nothing".into()],
+                Ok(2 * i64::from(self.count > 0)),
+            ),
+            8 => {
+                self.count += 1;
+                let script = "return redis.call('INCR', KEYS[1])";
+                (["EVAL", script, "1", &key].map(str::to_owned).to_vec(), Ok(self.count))
+            }
+            _ => {
+                // It takes several slices.
+                let script =
+                    "local n = 0 for i = 1, 100000 do n = n + i % 7 end return redis.call('INCRBY', KEYS[1], 2)";
+                self.count += 2;
+                (["EVAL", script, "1", &key].map(str::to_owned).to_vec(), Ok(self.count))
+            }
+        };
+        self.expected.push_back(reply);
+        encode_command(&words)
+    }
+
+    fn check(&mut self) {
+        let reply = self.client.receive();
+        match self.expected.pop_front().expect("a reply that was asked for") {
+            Ok(number) => assert_eq!(reply.int(), number, "client {}", self.number),
+            Err(text) if text.is_empty() => assert!(reply.items().len() > 1 || reply.is_error()),
+            Err(text) => assert_eq!(reply.text(), text, "client {}", self.number),
+        }
+    }
+}
+
+#[test]
+fn turns_of_any_size_are_answered_in_order_whatever_is_in_them() {
+    for workers in ["1", "3"] {
+        let node = Node::start(&["--workers", workers]);
+        let mut draw = Draw::new(7);
+        let mut clients: Vec<Counting> = (0..CLIENTS)
+            .map(|number| {
+                let mut client = node.client();
+                client.line(&format!("SET count:{number} 0"));
+                Counting {
+                    client,
+                    number,
+                    count: 0,
+                    expected: VecDeque::new(),
+                }
+            })
+            .collect();
+        for _ in 0..60 {
+            for counting in &mut clients {
+                // Most turns have one command, some several, and some end in the middle of one.
+                let commands = if draw.one_in(4) { 1 + draw.below(12) } else { 1 };
+                let bytes: Vec<u8> = (0..commands).flat_map(|_| counting.request(&mut draw)).collect();
+                let cut = if draw.one_in(3) {
+                    draw.below(bytes.len())
+                } else {
+                    bytes.len()
+                };
+                counting.client.send_raw(&bytes[..cut]);
+                if cut < bytes.len() {
+                    counting.client.send_raw(&bytes[cut..]);
+                }
+            }
+            for counting in &mut clients {
+                while counting.expected.len() > draw.below(4) {
+                    counting.check();
+                }
+            }
+        }
+        for counting in &mut clients {
+            while !counting.expected.is_empty() {
+                counting.check();
+            }
+        }
+        assert!(metric(&node, "tollgate_rounds_total") > 0);
+    }
+}
+
+#[test]
+fn a_reply_that_takes_long_comes_before_the_next() {
+    for workers in ["1", "3"] {
+        let mut node = Node::start(&["--workers", workers, "--set", "script.budget_ms=30000"]);
+        let slow = "local t = redis.call('TIME') local until_s = t[1] + 1 repeat t = redis.call('TIME') until t[1] - until_s >= 0 \
+                    return redis.call('INCR', KEYS[1])";
+        let mut clients: Vec<Client> = (0..4).map(|_| node.client()).collect();
+        for client in &mut clients {
+            client.send(&["EVAL", slow, "1", "slow"]);
+        }
+        // Others are answered meanwhile, on the same worker too.
+        let mut others: Vec<Client> = (0..4).map(|_| node.client()).collect();
+        for client in &mut others {
+            assert!(client.line("INCR other").int() > 0);
+        }
+        for client in &mut clients {
+            client.send(&["GET", "slow"]);
+            assert!(client.is_silent_for(Duration::from_millis(50)));
+        }
+        // Asked to end, it still answers what it has read.
+        node.signal("TERM");
+        let mut counts: Vec<i64> = clients
+            .iter_mut()
+            .map(|client| {
+                let count = client.receive().int();
+                if let Ok(seen) = client.receive().text().parse::<i64>() {
+                    assert!(seen >= count);
+                }
+                count
+            })
+            .collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [1, 2, 3, 4]);
+        assert!(node.wait().success());
+    }
 }

@@ -58,6 +58,13 @@ impl Batch {
         self.bytes.len() + size_of_val(&*self.args) + size_of_val(&*self.commands)
     }
 
+    /// Empties it; it keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.args.clear();
+        self.commands.clear();
+    }
+
     /// Number of commands.
     pub fn len(&self) -> usize {
         self.commands.len()

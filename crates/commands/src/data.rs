@@ -288,7 +288,7 @@ impl Shard {
             self.remove_entry(key);
         } else if let Some(place) = self.store.find(key) {
             self.note_before_expiry(key, place);
-            self.store.change_value(place, |stored| stored.expires = expires);
+            self.store.set_value_expiry(place, expires);
             self.note_change(key);
         }
     }

@@ -57,6 +57,7 @@ mod test_undo;
 mod transaction;
 mod ttl;
 mod undo;
+mod warm;
 mod work;
 
 pub use batch::Batch;
@@ -85,6 +86,7 @@ pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec
 pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;
+pub use warm::{COMMANDS_AHEAD, Warmer};
 pub use work::Popped;
 
 /// The version of Redis whose commands, options, errors and replies these are.

@@ -17,9 +17,15 @@ pub struct LastCommand {
 }
 
 impl LastCommand {
+    /// Whether this is the command of that name, as it was written then.
     #[inline]
-    fn find(&mut self, table: &CommandTable, name: &[u8]) -> Option<&'static Spec> {
-        if name == &self.name[..self.name_bytes] {
+    pub(crate) fn is(&self, name: &[u8]) -> bool {
+        name == &self.name[..self.name_bytes]
+    }
+
+    #[inline]
+    pub(crate) fn find(&mut self, table: &CommandTable, name: &[u8]) -> Option<&'static Spec> {
+        if self.is(name) {
             return self.spec;
         }
         let spec = table.find(name)?;

@@ -329,7 +329,7 @@ impl Shard {
                 }
                 Act::Expiry(expires) => {
                     if let Some(place) = self.store.find(&key) {
-                        self.store.change_value(place, |stored| stored.expires = expires);
+                        self.store.set_value_expiry(place, expires);
                     }
                 }
             }

@@ -5,13 +5,12 @@ use std::ffi::{CStr, c_int};
 
 use mlua::ffi;
 
-use crate::call::{acl_check, call, pcall};
+use crate::call::{Call, acl_check, pcall};
 use crate::host::{LogLevel, Resp};
 use crate::sha1::sha1_hex;
 use crate::stack::{Body, Fail, Stack};
 
-const FUNCTIONS: [(&CStr, Body); 12] = [
-    (c"call", call),
+const FUNCTIONS: [(&CStr, Body); 11] = [
     (c"pcall", pcall),
     (c"acl_check_cmd", acl_check),
     (c"error_reply", error_reply),
@@ -44,7 +43,9 @@ const SHA1_BYTES_MAX: usize = 8 << 20;
 
 /// Pushes the table.
 pub(crate) fn push_redis(stack: &Stack) {
-    stack.new_table(0, FUNCTIONS.len() + NUMBERS.len());
+    stack.new_table(0, 1 + FUNCTIONS.len() + NUMBERS.len());
+    stack.push_known::<Call>(c"call", 0);
+    stack.set_field(-2, c"call");
     for (name, function) in FUNCTIONS {
         stack.push_function(function, name, 0);
         stack.set_field(-2, name);

@@ -7,24 +7,29 @@ use mlua::ffi;
 use crate::host::HostAnswer;
 use crate::number::write_general;
 use crate::shared::Kill;
-use crate::stack::{Fail, Stack};
+use crate::stack::{Fail, Known, Stack};
 use crate::to_lua::push_reply;
 
-/// Numbers given as arguments, as text, and where each ends.
+/// Numbers given as arguments, as text.
 #[derive(Default)]
 pub(crate) struct Arguments {
     text: Vec<u8>,
-    ends: Vec<usize>,
+    /// Which argument it is, and where its text ends.
+    ends: Vec<(c_int, usize)>,
 }
 
 /// Arguments that are put together without an allocation.
 const ARGUMENTS_INLINE: usize = 32;
 
 /// `redis.call`: an error of the command is raised.
-pub(crate) fn call(stack: &Stack) -> Result<c_int, Fail> {
-    match execute(stack)? {
-        Some(error) => Err(Fail::Redis(error)),
-        None => Ok(1),
+pub(crate) struct Call;
+
+impl Known for Call {
+    fn call(stack: &Stack) -> Result<c_int, Fail> {
+        match execute(stack)? {
+            Some(error) => Err(Fail::Redis(error)),
+            None => Ok(1),
+        }
     }
 }
 
@@ -49,6 +54,7 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
     let mut numbers = shared.arguments.borrow_mut();
     numbers.text.clear();
     numbers.ends.clear();
+    // Numbers first: while they are written, their texts may move.
     for index in 1..=count {
         match stack.kind(index) {
             ffi::LUA_TSTRING => {}
@@ -56,7 +62,7 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
                 // Not Lua's conversion, which may be short of digits: `%.17g`, as Redis.
                 write_general(&mut numbers.text, stack.number(index).unwrap_or_default(), 17);
                 let end = numbers.text.len();
-                numbers.ends.push(end);
+                numbers.ends.push((index, end));
             }
             _ => {
                 return Ok(Some(
@@ -65,13 +71,13 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
             }
         }
     }
-    let mut number = 0;
+    let (mut written, mut start) = (numbers.ends.iter().peekable(), 0);
     let mut argument = |index| -> &[u8] {
-        stack.string(index).unwrap_or_else(|| {
-            let start = if number == 0 { 0 } else { numbers.ends[number - 1] };
-            number += 1;
-            &numbers.text[start..numbers.ends[number - 1]]
-        })
+        match written.next_if(|&&(of, _)| of == index) {
+            Some(&(_, end)) => &numbers.text[std::mem::replace(&mut start, end)..end],
+            // It is no number, so it is a string.
+            None => stack.string_bytes(index),
+        }
     };
     let mut tape = shared.tape.borrow_mut();
     tape.clear();

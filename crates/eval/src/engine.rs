@@ -345,6 +345,8 @@ fn compile_text(text: &[u8], debug_level: u8, chunk_name: &str) -> Result<Vec<u8
     Compiler::new()
         .set_optimization_level(1)
         .set_debug_level(debug_level)
+        // Ours is faster than the compiler's.
+        .set_disabled_builtins(["tonumber"])
         .compile(text)
         .map_err(|error| located(chunk_name, &error))
 }

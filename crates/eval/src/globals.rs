@@ -7,7 +7,7 @@ use mlua::ffi;
 use crate::engine::load_text;
 use crate::random::{random, randomseed};
 use crate::stack::{Body, Fail, Stack};
-use crate::text::{concat, find, rep, sub};
+use crate::text::{ToNumber, concat, find, rep, sub};
 use crate::{api, bits, json, msgpack, structs};
 
 type Opener = unsafe extern "C-unwind" fn(*mut ffi::lua_State) -> c_int;
@@ -72,6 +72,9 @@ pub(crate) fn install(main: &Stack) -> Result<(), String> {
         }
     }
     push_globals(main);
+    main.get_field(-1, c"tonumber");
+    main.push_known::<ToNumber>(c"tonumber", 1);
+    main.set_field(-2, c"tonumber");
     push_library(main, c"string");
     for (name, function) in [(c"find", find as Body), (c"rep", rep)] {
         main.get_field(-1, name);

@@ -133,6 +133,12 @@ impl Stack {
         (self.kind(index) == ffi::LUA_TSTRING).then(|| self.bytes_at(index))
     }
 
+    /// The bytes of what is known to be a string.
+    pub(crate) fn string_bytes(&self, index: c_int) -> &[u8] {
+        debug_assert_eq!(self.kind(index), ffi::LUA_TSTRING);
+        self.bytes_at(index)
+    }
+
     /// The bytes of a string, or of a number, which becomes a string on the stack.
     pub(crate) fn bytes(&self, index: c_int) -> Option<&[u8]> {
         matches!(self.kind(index), ffi::LUA_TSTRING | ffi::LUA_TNUMBER).then(|| self.bytes_at(index))
@@ -210,6 +216,14 @@ impl Stack {
         api!(lua_pushcclosurek(self, trampoline, name.as_ptr(), upvalues + 1, None));
     }
 
+    /// As [`Stack::push_function`], for one that scripts call all the time: which it is, is known when this is compiled.
+    pub(crate) fn push_known<F: Known>(&self, name: &'static CStr, upvalues: c_int) {
+        // In place of the function, so that upvalues have the same numbers.
+        self.push_nil();
+        self.insert(-upvalues - 1);
+        api!(lua_pushcclosurek(self, known::<F>, name.as_ptr(), upvalues + 1, None));
+    }
+
     /// The index of the upvalue given to [`Stack::push_function`], counted from 1.
     pub(crate) fn upvalue(number: c_int) -> c_int {
         ffi::lua_upvalueindex(number + 1)
@@ -230,6 +244,24 @@ impl Stack {
 
     pub(crate) fn length(&self, index: c_int) -> usize {
         api!(lua_objlen(self, index))
+    }
+
+    /// The length of a table that is found to be a short array after a short look: its keys are 1, 2, 3 and so on.
+    pub(crate) fn short_array(&self, index: c_int) -> Option<usize> {
+        const LENGTH_MAX: c_int = 16;
+        let mut position = 0;
+        for length in 0..=LENGTH_MAX {
+            position = api!(lua_rawiter(self, index, position));
+            if position < 0 {
+                return Some(length as usize);
+            }
+            let is_next = self.kind(-2) == ffi::LUA_TNUMBER && self.number(-2) == Some(f64::from(length + 1));
+            self.pop(2);
+            if !is_next {
+                return None;
+            }
+        }
+        None
     }
 
     pub(crate) fn get_item(&self, index: c_int, item: c_int) -> c_int {
@@ -329,6 +361,29 @@ unsafe extern "C-unwind" fn trampoline(state: State) -> c_int {
     let stack = unsafe { Stack::new(state) };
     // SAFETY: `push_function` alone uses the trampoline and puts a Body there.
     let body: Body = unsafe { std::mem::transmute(stack.light(ffi::lua_upvalueindex(1))) };
+    // SAFETY: as above.
+    unsafe { enter(state, body) }
+}
+
+/// A [`Body`] as a type.
+pub(crate) trait Known {
+    fn call(stack: &Stack) -> Result<c_int, Fail>;
+}
+
+/// Calls a known function.
+unsafe extern "C-unwind" fn known<F: Known>(state: State) -> c_int {
+    // SAFETY: Luau calls with the running thread, which lives until this returns; the engine set the user data.
+    unsafe { enter(state, F::call) }
+}
+
+/// Calls a body.
+///
+/// # Safety
+/// Luau calls with the running thread, which lives until this returns; its user data is a [`Shared`].
+#[inline]
+pub(crate) unsafe fn enter(state: State, body: impl FnOnce(&Stack) -> Result<c_int, Fail>) -> c_int {
+    // SAFETY: the caller promises it.
+    let stack = unsafe { Stack::new(state) };
     match body(&stack) {
         Ok(results) => results,
         Err(fail) => {

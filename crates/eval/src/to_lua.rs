@@ -6,10 +6,13 @@
 use crate::host::Resp;
 use crate::number::write_general;
 use crate::stack::{Fail, Stack};
-use crate::tape::{Node, Tape};
+use crate::tape::{Node, Nodes, Tape};
 
 /// Containers in containers that a reply may have; no command has more than a few.
 const DEPTH_MAX: usize = 128;
+
+/// Values that a reply has on the stack until its next container.
+const ROOM: i32 = 8;
 
 /// Nodes between two looks at the clock.
 const TICK_NODES: usize = 4096;
@@ -18,18 +21,20 @@ const TICK_NODES: usize = 4096;
 pub(crate) fn push_reply(stack: &Stack, tape: &Tape, resp: Resp) -> Result<(), Fail> {
     let mut reader = Reader {
         stack,
-        tape,
+        nodes: tape.nodes(),
         resp,
-        at: 0,
+        ticks: TICK_NODES,
     };
+    stack.require(ROOM);
     reader.push(0)
 }
 
 struct Reader<'a> {
     stack: &'a Stack,
-    tape: &'a Tape,
+    nodes: Nodes<'a>,
     resp: Resp,
-    at: usize,
+    /// Nodes until the next look at the clock.
+    ticks: usize,
 }
 
 impl Reader<'_> {
@@ -37,24 +42,25 @@ impl Reader<'_> {
         if depth > DEPTH_MAX {
             return Err(Fail::text("a reply is nested too deeply"));
         }
-        let (stack, tape) = (self.stack, self.tape);
-        stack.require(8);
+        let stack = self.stack;
         // A host that wrote too little gets nil for the rest.
-        let node = tape.node(self.at).unwrap_or(Node::Null);
-        self.at += 1;
-        if self.at.is_multiple_of(TICK_NODES) {
+        let node = self.nodes.next().unwrap_or(Node::Null);
+        self.ticks -= 1;
+        if self.ticks == 0 {
+            self.ticks = TICK_NODES;
             stack.shared().tick()?;
         }
         let is_rich = self.resp == Resp::Three;
         match node {
             Node::Integer(value) => stack.push_number(value as f64),
-            Node::Bulk(span) => stack.push_bytes(tape.bytes(span)),
-            Node::Status(span) => stack.push_field_table(c"ok", tape.bytes(span)),
-            Node::Error(span) => stack.push_field_table(c"err", tape.bytes(span)),
+            Node::Bulk(bytes) => stack.push_bytes(bytes),
+            Node::Status(text) => stack.push_field_table(c"ok", text),
+            Node::Error(text) => stack.push_field_table(c"err", text),
             Node::Null if is_rich => stack.push_nil(),
             Node::Null => stack.push_boolean(false),
             Node::Array(len) => self.push_array(len, depth)?,
             Node::Map(pairs) if is_rich => {
+                stack.require(ROOM);
                 stack.new_table(0, 1);
                 stack.new_table(0, pairs);
                 for _ in 0..pairs {
@@ -66,6 +72,7 @@ impl Reader<'_> {
             }
             Node::Map(pairs) => self.push_array(2 * pairs, depth)?,
             Node::Set(len) if is_rich => {
+                stack.require(ROOM);
                 stack.new_table(0, 1);
                 stack.new_table(0, len);
                 for _ in 0..len {
@@ -88,20 +95,21 @@ impl Reader<'_> {
                 write_general(&mut text, value, 17);
                 stack.push_bytes(&text);
             }
-            Node::BigNumber(span) if is_rich => stack.push_field_table(c"big_number", tape.bytes(span)),
-            Node::Verbatim(span) if is_rich => {
+            Node::BigNumber(digits) if is_rich => stack.push_field_table(c"big_number", digits),
+            Node::Verbatim(format, text) if is_rich => {
                 stack.new_table(0, 1);
-                stack.push_field_table(c"string", tape.bytes(span));
-                stack.push_bytes(tape.format(span));
+                stack.push_field_table(c"string", text);
+                stack.push_bytes(format);
                 stack.set_field(-2, c"format");
                 stack.set_field(-2, c"verbatim_string");
             }
-            Node::BigNumber(span) | Node::Verbatim(span) => stack.push_bytes(tape.bytes(span)),
+            Node::BigNumber(text) | Node::Verbatim(_, text) => stack.push_bytes(text),
         }
         Ok(())
     }
 
     fn push_array(&mut self, len: usize, depth: usize) -> Result<(), Fail> {
+        self.stack.require(ROOM);
         self.stack.new_table(len, 0);
         for item in 1..=len {
             self.push(depth + 1)?;

@@ -126,11 +126,6 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Writes the value at the top and pops it, unless it is a container: that is left open.
     fn write_top(&mut self) -> Result<(), TooLarge> {
-        if self.open.len() >= DEPTH_MAX || !self.stack.has_room(8) {
-            self.sink.error(b"ERR reached lua stack limit");
-            self.stack.pop(1);
-            return Ok(());
-        }
         let stack = self.stack;
         match stack.kind(-1) {
             ffi::LUA_TSTRING => {
@@ -159,6 +154,15 @@ impl Writer<'_> {
             if now > *self.end.get_or_insert(now + self.time) {
                 return Err(TooLarge);
             }
+        }
+        // Room for what this table and its items put there until the next table.
+        if self.open.len() >= DEPTH_MAX || !stack.has_room(8) {
+            self.sink.error(b"ERR reached lua stack limit");
+            stack.pop(1);
+            return Ok(());
+        }
+        if let Some(len) = stack.short_array(-1) {
+            return self.open_array(len);
         }
         if stack.get_field(-1, c"err") == ffi::LUA_TSTRING {
             self.write_line(|sink, text| sink.error(text));
@@ -213,6 +217,10 @@ impl Writer<'_> {
         }
         stack.pop(1);
         let len = self.count_items()?;
+        self.open_array(len)
+    }
+
+    fn open_array(&mut self, len: usize) -> Result<(), TooLarge> {
         self.announce(len)?;
         self.sink.array(len);
         self.open.push(Open::Array { next: 1, left: len });

@@ -113,6 +113,35 @@ fn number_arguments_keep_their_digits() {
 }
 
 #[test]
+fn texts_are_read_as_numbers_as_by_strtod() {
+    // With a base, it is Luau's own that answers.
+    let source = r#"
+        local texts = {'0', '-0', '+7', '12', ' 12 ', '12 x', '12abc', '', ' ', '-', '+', '.', '1.', '.5', '-.5e-3', '1e5', '1E+5', '1e',
+            'e5', '1e400', '-1e400', '1e-400', '4.9406564584124654e-324', 'inf', 'nan', 'infinity', '0x10', '0x', '1_0', '1.2.3', '--1',
+            '1764550000.1234560013', '99.998333333331', '9007199254740993', '123456789012345678901234567890', '0.1', '2.5e-7',
+            '179769313486231580793728971405301199', string.char(49, 50, 0), string.char(0), '1e+', '1-1', '٣', string.rep('1', 70), string.rep('0', 70) .. '1'}
+        for n = 1, 2000 do
+            texts[#texts + 1] = math.random(0, 1000000) .. '.' .. math.random(0, 1000000000)
+            texts[#texts + 1] = (math.random() * 10 ^ math.random(-20, 20)) .. ''
+        end
+        for _, text in ipairs(texts) do
+            local ours, theirs = tonumber(text), tonumber(text, 10)
+            local is_same = ours == theirs and 1 / (ours or 1) == 1 / (theirs or 1)
+            if not is_same and (ours == ours or theirs == theirs) then
+                return text
+            end
+        end
+        for _, value in ipairs({true, {}, 0, function() end}) do
+            if tonumber(value) ~= tonumber(value, 10) then
+                return 'another type'
+            end
+        end
+        return {tonumber('ff', 16), tonumber(3), select('#', tonumber('x')), (pcall(tonumber)) and 1 or 0}
+    "#;
+    assert_eq!(eval(source), "*4 :255 :3 :1 :0");
+}
+
+#[test]
 fn thousands_of_arguments_are_passed() {
     assert_eq!(
         eval("local t = {} for i = 1, 8000 do t[i] = i end return redis.call('COUNT', unpack(t))"),

@@ -151,6 +151,7 @@ impl Connection {
     async fn settle(&mut self) -> Result<(), End> {
         if self.link.is_in_round() {
             self.worker.decide_round();
+            self.link.round_left().await;
         }
         if self.link.owes() {
             self.link.phase.set(Phase::Writing);
@@ -224,8 +225,10 @@ impl Connection {
         let mut consumed = 0;
         let mut commands = 0;
         let mut turn = Turn::new(&self.worker, buffers, self.client.id, started);
+        turn.may_join(bytes.len());
         let end = loop {
             let window = &bytes[consumed..];
+            turn.look_ahead(&self.session, window, commands);
             match self.scanner.next(window) {
                 Ok(Progress::Request { consumed: length }) => {
                     let request = self.scanner.request(window);

@@ -9,6 +9,7 @@ mod clients;
 mod clock;
 pub mod config;
 mod connection;
+mod joined;
 mod keyspace;
 pub mod limits;
 mod link;

@@ -1,8 +1,9 @@
 //! What the rest of a worker sees of a connection.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tollgate_protocol::Proto;
@@ -25,8 +26,10 @@ pub struct Link {
     pub phase: Cell<Phase>,
     /// Whether it should end after its turn.
     leave: Cell<bool>,
-    /// Whether checks of its last turn wait in the worker's round.
+    /// Whether its last turn waits in the worker's round, or is run there.
     in_round: Cell<bool>,
+    /// Whether the task waits for the end of that.
+    awaits_round: Cell<bool>,
     /// Whether a reply could not be sent.
     broken: Cell<bool>,
     /// The protocol that its client reads.
@@ -46,6 +49,7 @@ impl Link {
             proto: Cell::default(),
             leave: Cell::new(false),
             in_round: Cell::new(false),
+            awaits_round: Cell::new(false),
             broken: Cell::new(false),
             owed: RefCell::default(),
             waker: RefCell::default(),
@@ -83,7 +87,7 @@ impl Link {
         }
     }
 
-    /// Whether checks of the last turn wait in the worker's round.
+    /// Whether the last turn waits in the worker's round, or is run there.
     pub fn is_in_round(&self) -> bool {
         self.in_round.get()
     }
@@ -93,9 +97,36 @@ impl Link {
         self.in_round.set(true);
     }
 
+    /// Waits until it does not any more.
+    pub async fn round_left(&self) {
+        poll_fn(|cx| match self.in_round.get() {
+            true => {
+                self.awaits_round.set(true);
+                self.wait(cx);
+                Poll::Pending
+            }
+            false => Poll::Ready(()),
+        })
+        .await;
+    }
+
+    fn left_round(&self) {
+        self.in_round.set(false);
+        if self.awaits_round.replace(false) {
+            self.wake();
+        }
+    }
+
+    /// Ends what it is in the round for without an answer: the client is given up.
+    pub fn give_up(&self) {
+        self.left_round();
+        self.broken.set(true);
+        self.wake();
+    }
+
     /// Sends the replies of a round; what the client does not take at once is owed.
     pub fn leave_round(&self, replies: &[u8]) {
-        self.in_round.set(false);
+        self.left_round();
         if self.owes() {
             // Messages came meanwhile; what is sent in parts must stay together.
             self.owed.borrow_mut().extend_from_slice(replies);

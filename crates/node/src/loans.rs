@@ -255,7 +255,7 @@ impl Worker {
     /// Holds a key of this shard that is free; whether it was not held before.
     fn hold(&self, key: &[u8], run: RunId) -> bool {
         // Nothing in a round waits for a key: while keys are held, there is no round.
-        self.decide_round();
+        self.decide_checks();
         self.shard.borrow_mut().hold(key, run)
     }
 
@@ -289,7 +289,7 @@ impl Worker {
     }
 
     fn lend(&self, need: &KeyNeed, run: RunId, reply_to: oneshot::Sender<Result<Loan, CommandError>>) {
-        self.decide_round();
+        self.decide_checks();
         let loan = self.shard.borrow_mut().lend(need.space, &need.key, run);
         if let Err(Ok(loan)) = reply_to.send(loan) {
             self.take_back(loan);
@@ -323,7 +323,7 @@ impl Worker {
                 }
                 KeyJob::Return(loan) => self.take_back(loan),
                 KeyJob::Freeze(run, frozen) => {
-                    self.decide_round();
+                    self.decide_checks();
                     self.shard.borrow_mut().freeze(Some(run));
                     let worker = Rc::clone(&self);
                     // Who has keys already comes to an end without any more of them.
@@ -339,7 +339,7 @@ impl Worker {
                     self.waits.wake_all();
                 }
                 KeyJob::Watch(db, key, mark, done) => {
-                    self.decide_round();
+                    self.decide_checks();
                     let env = self.env(self.node.clock.now_us(), db, Proto::Resp2);
                     self.shard.borrow_mut().watch(&env, &key, &mark);
                     let _ = done.send(());

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tollgate_commands::{CheckQueue, Env, Flow};
+use tollgate_commands::{COMMANDS_AHEAD, CheckQueue, Env, Flow};
 use tollgate_protocol::Proto;
 
 /// How long jobs are taken before the worker's own connections have their chance. The last of them may go on to the end of a
@@ -220,6 +220,11 @@ impl Running {
         let now_us = worker.node.clock.at(slice_started);
         let out = &mut self.replies.bytes;
         while let Some((spec, db, proto, request)) = self.posted.batch.get(self.taken) {
+            if self.taken.is_multiple_of(COMMANDS_AHEAD) {
+                let next = (self.taken..).map_while(|index| self.posted.batch.get(index));
+                let next = next.map(|(spec, db, _, request)| (spec, db, request));
+                worker.shard.borrow().warm_for(next);
+            }
             let env = worker.env(now_us, db, proto);
             match worker.try_run(&env, &mut self.queue, spec, request, out) {
                 Ran::Done => self.taken += 1,

@@ -66,15 +66,11 @@ impl Worker {
     /// Takes the checks of a turn that was read at `started` into the round, which answers them.
     pub fn join_round(&self, queue: &mut CheckQueue, link: &Rc<Link>, started: Instant) {
         if !self.round.queue.borrow().has_room_for(queue) {
-            self.decide_round();
+            self.decide_checks();
         }
         link.enter_round();
+        self.wake_decider();
         let mut members = self.round.members.borrow_mut();
-        if members.is_empty()
-            && let Some(decider) = self.round.decider.take()
-        {
-            decider.wake();
-        }
         members.push(Member {
             link: Rc::clone(link),
             checks: queue.len(),
@@ -83,16 +79,34 @@ impl Worker {
         self.round.queue.borrow_mut().append(queue);
     }
 
-    /// Decides the round if its first has waited for long by `now`. Called before work that may be long itself.
-    pub fn decide_overdue_round(&self, now: Instant) {
-        let first = self.round.members.borrow().first().map(|member| member.started);
-        if first.is_some_and(|first| now.saturating_duration_since(first) >= PATIENCE) {
-            self.decide_round();
+    /// Sees to it that what waits for the others of its round is done after them.
+    pub fn wake_decider(&self) {
+        if let Some(decider) = self.round.decider.take() {
+            decider.wake();
         }
     }
 
-    /// Decides the round and sends its replies.
-    pub fn decide_round(&self) {
+    /// Does what waits for the others of its round if the first has waited for long by `now`. Called before work that may be long
+    /// itself.
+    pub fn decide_overdue_round(self: &Rc<Self>, now: Instant) {
+        let is_overdue =
+            |first: Option<Instant>| first.is_some_and(|first| now.saturating_duration_since(first) >= PATIENCE);
+        if is_overdue(self.round.members.borrow().first().map(|member| member.started)) {
+            self.decide_checks();
+        }
+        if is_overdue(self.joined.first_started()) {
+            self.run_joined();
+        }
+    }
+
+    /// Does what waits for the others of its round, as far as that goes in a slice.
+    pub fn decide_round(self: &Rc<Self>) {
+        self.decide_checks();
+        self.run_joined();
+    }
+
+    /// Decides the checks of the round and sends their replies.
+    pub fn decide_checks(&self) {
         let mut members = self.round.members.borrow_mut();
         if members.is_empty() {
             return;
@@ -130,7 +144,7 @@ impl Worker {
     pub async fn run_rounds(self: Rc<Self>) {
         loop {
             poll_fn(|cx| {
-                if self.round.members.borrow().is_empty() {
+                if self.round.members.borrow().is_empty() && self.joined.is_empty() {
                     *self.round.decider.borrow_mut() = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
@@ -138,6 +152,9 @@ impl Worker {
             })
             .await;
             self.decide_round();
+            if !self.joined.is_empty() {
+                tokio::task::yield_now().await;
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A turn: what one read of a connection asks for, run, and its replies put in order.
 
+use crate::joined::JOINED_BYTES_MAX;
 use crate::keyspace;
 use crate::limits::Bound;
 use crate::link::Link;
@@ -12,12 +13,16 @@ use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tollgate_commands::{CheckQueue, CommandError, ConnectionCall, Env, LastCommand, Run, Session, Spec};
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_commands::{
+    COMMANDS_AHEAD, CheckQueue, CommandError, ConnectionCall, Env, LastCommand, Run, Session, Spec, Warmer,
+};
+use tollgate_protocol::{ReplyWriter, Request, look_ahead};
 use tollgate_store::slot_of;
 
 /// Bytes that one read takes at most: what bounds a turn.
 const READ_BYTES: usize = 64 * 1024;
+/// Bytes with which several requests may be waiting.
+const LOOK_AHEAD_BYTES_MIN: usize = 100;
 /// Bytes of replies after which a turn sends what it has before it goes on.
 const LARGE_OUT_BYTES: usize = 1 << 20;
 /// How long a turn may run commands that are not batched before others get their chance.
@@ -37,7 +42,10 @@ pub struct TurnBuffers {
     /// Local replies of a segment that has remote ones too.
     local: Vec<u8>,
     queue: CheckQueue,
+    /// Commands that may be left to be run with those of others: all that came so far, or none.
+    joining: Batch,
     last_command: LastCommand,
+    warmer: Warmer,
     order: Order,
     /// For each worker: commands that go to its shard with the next send.
     outgoing: Vec<Batch>,
@@ -71,7 +79,9 @@ impl TurnBuffers {
             out: Vec::new(),
             local: Vec::new(),
             queue: CheckQueue::default(),
+            joining: Batch::default(),
             last_command: LastCommand::default(),
+            warmer: Warmer::default(),
             order: Order::default(),
             outgoing,
             numbers: vec![0; workers],
@@ -94,7 +104,7 @@ impl TurnBuffers {
         self.local.shrink_to(KEPT_OUT_BYTES);
         self.order.clear();
         self.sent.clear();
-        debug_assert!(self.queue.is_empty());
+        debug_assert!(self.queue.is_empty() && self.joining.is_empty());
     }
 }
 
@@ -116,6 +126,8 @@ pub struct Turn<'a> {
     now_us: u64,
     /// Whether this worker is the only one.
     alone: bool,
+    /// Whether its commands may be left to be run with those of others.
+    may_join: bool,
     /// When its requests were read.
     started: Instant,
     /// When this worker last had the chance to do something else.
@@ -134,9 +146,15 @@ impl<'a> Turn<'a> {
             connection,
             now_us: worker.node.clock.at(started),
             alone,
+            may_join: false,
             started,
             slice_started: started,
         }
+    }
+
+    /// Says how many bytes its requests have: those of small turns may be left to be run with those of others.
+    pub fn may_join(&mut self, bytes: usize) {
+        self.may_join = bytes <= JOINED_BYTES_MAX;
     }
 
     /// Reads the clock again, after a wait that was not short.
@@ -158,6 +176,21 @@ impl<'a> Turn<'a> {
         self.worker.env(self.now_us, session.db, session.proto)
     }
 
+    /// Prepares for the requests that come next, with which `bytes` begins; `ran` is how many this turn has run.
+    #[inline]
+    pub fn look_ahead(&mut self, session: &Session, bytes: &[u8], ran: u64) {
+        if ran.is_multiple_of(COMMANDS_AHEAD as u64) && bytes.len() >= LOOK_AHEAD_BYTES_MIN {
+            let (node, warmer) = (&self.worker.node, &mut self.buffers.warmer);
+            // The borrow of the shard ends with this statement.
+            warmer.before(
+                &node.commands,
+                &self.worker.shard.borrow(),
+                session.db,
+                look_ahead(bytes),
+            );
+        }
+    }
+
     /// Runs a request, or queues it, or sends it on its way.
     pub async fn run(&mut self, session: &mut Session, request: Request<'_>) {
         let env = self.env(session);
@@ -166,7 +199,20 @@ impl<'a> Turn<'a> {
             .node
             .commands
             .resolve(request, &mut self.buffers.last_command);
-        let (spec, key) = match resolved.and_then(|found| session.may_run(found.0).map(|()| found)) {
+        let found = resolved.and_then(|found| session.may_run(found.0).map(|()| found));
+        if self.may_join {
+            if let Ok((spec, key)) = found
+                && session.transaction.is_none()
+                && self.joins(spec, key, request)
+            {
+                session.begin(spec, self.now_us);
+                self.buffers.joining.push(spec, &env, request);
+                return;
+            }
+            self.may_join = false;
+            self.run_joining().await;
+        }
+        let (spec, key) = match found {
             Ok(found) => found,
             Err(_) if is_http(request) => {
                 // As Redis does: a browser may be made to send commands in the body of a request.
@@ -290,6 +336,33 @@ impl<'a> Turn<'a> {
                 self.refresh_clock();
             }
         }
+    }
+
+    /// Whether a command is of this shard alone, and can be left to be run with those of others.
+    fn joins(&self, spec: &Spec, key: Option<usize>, request: Request<'_>) -> bool {
+        let is_own = |owner: Option<usize>| self.alone || owner == Some(self.worker.index);
+        match spec.run {
+            Run::Key(_) => is_own(key.map(|key| self.worker.owner_of(request.arg(key)))),
+            Run::Keys(_) | Run::Script(_) => is_own(self.owner_of_keys(spec, request)),
+            Run::EachKey(_) => request.len() <= keyspace::KEYS_AT_ONCE && is_own(self.owner_of_all(request)),
+            _ => false,
+        }
+    }
+
+    /// Runs what was to be left to others, since something else comes after it.
+    async fn run_joining(&mut self) {
+        if self.buffers.joining.is_empty() {
+            return;
+        }
+        let mut batch = std::mem::take(&mut self.buffers.joining);
+        let mut at = 0;
+        while let Some((spec, db, proto, request)) = batch.get(at) {
+            let env = self.worker.env(self.now_us, db, proto);
+            self.run_here(&env, spec, request).await;
+            at += 1;
+        }
+        batch.clear();
+        self.buffers.joining = batch;
     }
 
     /// The worker whose shard has every key of a request for that command; none if there are several, or no key.
@@ -431,9 +504,14 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Leaves the checks of this turn to the worker's round, if they are few and all of the `commands` that it had.
+    /// Leaves this turn to the worker's round, if its `commands` are few, and checks alone or others alone.
     pub fn join_round(&mut self, link: &Rc<Link>, commands: u64) -> bool {
         let buffers = &mut *self.buffers;
+        if !buffers.joining.is_empty() {
+            debug_assert_eq!(buffers.joining.len() as u64, commands);
+            self.worker.join(&mut buffers.joining, link, self.started);
+            return true;
+        }
         let only_checks = buffers.queue.len() as u64 == commands
             && buffers.out.is_empty()
             && buffers.local.is_empty()
@@ -457,6 +535,7 @@ impl<'a> Turn<'a> {
 
     /// Finishes the segment: everything that came so far is answered in `out`.
     pub async fn finish(&mut self, session: &Session) {
+        self.run_joining().await;
         for owner in 0..self.buffers.outgoing.len() {
             if !self.buffers.outgoing[owner].is_empty() {
                 self.send(owner);

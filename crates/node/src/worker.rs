@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::connection::{self, TurnBuffers};
+use crate::joined::Joined;
 use crate::limits::Bound;
 use crate::link::{Link, Phase};
 use crate::loans::{KeyJob, Waits};
@@ -52,6 +53,8 @@ pub struct Worker {
     pub wall_offset_us: Cell<i64>,
     /// Checks of small turns that wait to be decided together.
     pub round: Round,
+    /// Other small turns that are ready together.
+    pub joined: Joined,
     /// Its part of scripts. Borrowed like the shard.
     pub scripts: RefCell<ScriptHost>,
     /// Who waits for keys of its shard.
@@ -213,7 +216,7 @@ impl Worker {
     }
 
     /// One step of the sweep; whether the pass goes on.
-    fn tidy_step(&self, budget: Duration) -> bool {
+    fn tidy_step(self: &Rc<Self>, budget: Duration) -> bool {
         let stretch = Stretch::long();
         let started = stretch.started();
         self.decide_overdue_round(started);
@@ -259,7 +262,11 @@ impl Worker {
                         tokio::time::sleep(DRAIN_POLL).await;
                     }
                     // Of connections that were ended otherwise.
-                    self.decide_round();
+                    self.decide_checks();
+                    while !self.joined.is_empty() || self.joined.has_late() {
+                        self.run_joined();
+                        tokio::time::sleep(DRAIN_POLL).await;
+                    }
                     // The other workers' connections may still wait for this shard.
                     self.node.worker_drained();
                     while !self.node.all_drained() {
@@ -346,6 +353,7 @@ pub fn run(
         index,
         wall_offset_us: Cell::new(0),
         round: Round::default(),
+        joined: Joined::default(),
         scripts: RefCell::new(scripts),
         waits: Waits::default(),
         runs: Cell::new(0),

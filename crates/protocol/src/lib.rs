@@ -2,6 +2,7 @@
 //!
 //! - [`Scanner`] finds the arguments of one request at a time in a read buffer: a RESP array of bulk strings, or an inline
 //!   command. It allocates nothing once warm, resumes where it stopped, and holds to [`ScanLimits`].
+//! - [`look_ahead`] shows what waits in a pipeline, for who wants to prepare for it.
 //! - [`ReplyWriter`] appends replies to an out buffer, in RESP2 or RESP3.
 //! - [`parse_integer`] and [`LongDouble`] are numbers in text as Redis reads and writes them.
 //! - [`decode_reply`] and [`encode_request`] are the other side of the wire, for the command line, the load generator and tests.
@@ -30,6 +31,7 @@
 //! # Ok::<(), tollgate_protocol::ProtocolError>(())
 //! ```
 
+mod ahead;
 mod decimal;
 mod double;
 mod error;
@@ -41,6 +43,7 @@ mod request;
 mod scan;
 mod write;
 
+pub use ahead::{Ahead, look_ahead};
 pub use decimal::parse_integer;
 pub use double::{DoubleText, format_double};
 pub use error::ProtocolError;

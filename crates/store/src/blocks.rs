@@ -67,9 +67,22 @@ impl Blocks {
         }
     }
 
+    /// Reads where a block is.
+    pub(crate) fn touch(&self, number: u32) -> u64 {
+        u64::from(self.blocks.get(number as usize).is_some_and(Option::is_some))
+    }
+
     /// The value in a block.
     pub(crate) fn value(&self, number: u32) -> Option<&StoredValue> {
         match self.blocks.get(number as usize) {
+            Some(Some(Content::Value(value))) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The value in a block, to change what it allocates nothing for.
+    pub(crate) fn value_mut(&mut self, number: u32) -> Option<&mut StoredValue> {
+        match self.blocks.get_mut(number as usize) {
             Some(Some(Content::Value(value))) => Some(value),
             _ => None,
         }

@@ -495,6 +495,13 @@ impl<'a> EntryRef<'a> {
         }
     }
 
+    /// Reads where the block of the entry is, if it has one.
+    #[inline]
+    pub(crate) fn touch_block(&self) -> u64 {
+        let block = self.block().zip(self.blocks);
+        block.map_or(0, |(number, blocks)| blocks.touch(number))
+    }
+
     /// The Redis value, if the entry is one.
     #[inline]
     pub(crate) fn value(&self) -> Option<&'a StoredValue> {

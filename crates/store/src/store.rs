@@ -13,6 +13,7 @@ use crate::page::{PageRef, Spot};
 use crate::rebuild::Workshop;
 use crate::slot::{SLOTS, slot_of};
 use crate::slot_map::SlotMap;
+use std::cell::Cell;
 use std::ops::Range;
 use tollgate_values::size_class;
 
@@ -129,6 +130,15 @@ pub struct Store {
     pub(crate) sweep_at: crate::sweep::SweepPosition,
     /// Counts what makes places invalid.
     pub(crate) generation: u64,
+    /// What was found last: a command asks for the same key several times.
+    last_found: Cell<Option<LastFound>>,
+}
+
+#[derive(Clone, Copy)]
+struct LastFound {
+    hash: u64,
+    generation: u64,
+    place: Place,
 }
 
 impl Store {
@@ -161,6 +171,7 @@ impl Store {
             grave: Grave::default(),
             sweep_at: Default::default(),
             generation: 0,
+            last_found: Cell::new(None),
         }
     }
 
@@ -262,8 +273,23 @@ impl Store {
     #[inline]
     pub fn find(&self, key: &Key) -> Option<Place> {
         let local = self.local(key.slot);
+        if let Some(last) = self.last_found.get()
+            && last.hash == key.hash
+            && last.generation == self.generation
+            && usize::from(last.place.local_slot) == local
+            && last.place.keyspace == key.keyspace
+            && self.entry(last.place).is_of(key)
+        {
+            return Some(last.place);
+        }
         let found = self.tables[usize::from(key.keyspace)].find(local, key)?;
-        Some(self.place(key.keyspace, local, found))
+        let place = self.place(key.keyspace, local, found);
+        self.last_found.set(Some(LastFound {
+            hash: key.hash,
+            generation: self.generation,
+            place,
+        }));
+        Some(place)
     }
 
     #[inline]

@@ -25,6 +25,12 @@ impl StoredValue {
         &self.key
     }
 
+    /// Reads the start of its key, and of what the value points to.
+    #[inline]
+    pub(crate) fn touch_content(&self) -> u64 {
+        u64::from(self.key.first().copied().unwrap_or_default()) + self.value.touch_box()
+    }
+
     /// Bytes that it has allocated.
     pub(crate) fn allocated_bytes(&self) -> usize {
         // Value::bytes counts what is beyond the struct itself.
@@ -76,6 +82,27 @@ impl Store {
             self.metas[local].changes = mark;
         }
         changed
+    }
+
+    /// Sets until when the value at a place exists, and marks the entry as changed; `false` if a bucket is there.
+    pub fn set_value_expiry(&mut self, place: Place, expires: Expiry) -> bool {
+        self.check(place);
+        let local = usize::from(place.local_slot);
+        let coarse = self.base.round_up(expires);
+        let mark = self.metas[local].changes.wrapping_add(1);
+        let table = &mut self.tables[usize::from(place.keyspace)];
+        let page = table.maps[local].page_mut(place.page);
+        let mut view = page.view_mut(&mut table.arena);
+        let (bytes, blocks) = view.entry_mut(place.spot.offset);
+        let Some(stored) = entry::value_number(bytes).and_then(|number| blocks.as_deref_mut()?.value_mut(number))
+        else {
+            return false;
+        };
+        stored.expires = expires;
+        entry::mark_value(bytes, coarse, mark);
+        page.min_expiry = page.min_expiry.min(coarse.0);
+        self.metas[local].changes = mark;
+        true
     }
 
     /// Adds the value of a key that has no entry.

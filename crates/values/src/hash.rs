@@ -67,6 +67,15 @@ impl Hash {
         self.len() == 0
     }
 
+    /// The first byte of what is beside the struct, if that is small.
+    #[inline]
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        match &self.fields {
+            Fields::Listpack(fields) => fields.first_byte(),
+            Fields::Hashtable(_) => None,
+        }
+    }
+
     /// Bytes allocated, with the box it is in. O(1).
     pub fn bytes(&self) -> usize {
         size_class(size_of::<Hash>())

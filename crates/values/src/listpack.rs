@@ -25,6 +25,12 @@ impl<const N: usize> Listpack<N> {
         usize::from(self.records)
     }
 
+    /// The first byte of the buffer.
+    #[inline]
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        self.bytes.first().copied()
+    }
+
     /// Bytes allocated beside the struct itself. O(1).
     pub(crate) fn allocated_bytes(&self) -> usize {
         size_class(self.bytes.capacity())

@@ -74,6 +74,16 @@ impl Set {
         self.len() == 0
     }
 
+    /// The first byte of what is beside the struct, if that is small.
+    #[inline]
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        match &self.members {
+            Members::Integers(integers) => integers.first().map(|&first| first as u8),
+            Members::Listpack(members) => members.first_byte(),
+            Members::Hashtable(_) => None,
+        }
+    }
+
     /// Bytes allocated, with the box it is in. O(1).
     pub fn bytes(&self) -> usize {
         size_class(size_of::<Set>())

@@ -4,7 +4,6 @@ use super::host::ScriptHost;
 use super::names::Names;
 use super::run::{KeyNeed, Needs};
 use super::touched::Touched;
-use super::wire::to_tape;
 use crate::check::{CheckQueue, Flow};
 use crate::keyspace::{KeyspaceAnswer, KeyspaceCommand};
 use crate::node_view::{ConnectionCall, NodeView};
@@ -27,11 +26,46 @@ pub(crate) struct Calls<'a> {
     touched: &'a mut Touched,
     /// What the run has to wait for, once it was refused a key.
     pub(crate) needs: Option<Needs>,
-    last: LastCommand,
-    queue: CheckQueue,
-    scratch: Scratch,
+    memory: Box<CallMemory>,
     /// For commands about the connection; made when one comes.
     pub(crate) session: Option<Box<Session>>,
+}
+
+/// Memory of calls, kept from run to run.
+#[derive(Default)]
+pub(crate) struct CallMemory {
+    known: Known,
+    queue: CheckQueue,
+    scratch: Scratch,
+}
+
+/// Commands that scripts have called lately, and what a script may do with them, by the name as the script has it.
+#[derive(Default)]
+struct Known([KnownCommand; KNOWN_COMMANDS]);
+
+const KNOWN_COMMANDS: usize = 16;
+
+#[derive(Default)]
+struct KnownCommand {
+    last: LastCommand,
+    /// What `last` has, if scripts may call it and its flags do not depend on a subcommand.
+    plain: Option<PlainCommand>,
+}
+
+#[derive(Clone, Copy)]
+struct PlainCommand {
+    spec: &'static Spec,
+    is_write: bool,
+}
+
+impl Known {
+    /// The place for a command of that name.
+    fn of(&mut self, name: &[u8]) -> &mut KnownCommand {
+        let byte = |at: usize| usize::from(name.get(at).copied().unwrap_or_default());
+        // Commands that are used together differ in these.
+        let hash = byte(0) ^ byte(1) << 1 ^ byte(3) << 2 ^ name.len();
+        &mut self.0[hash % KNOWN_COMMANDS]
+    }
 }
 
 /// Memory of one call.
@@ -39,7 +73,6 @@ pub(crate) struct Calls<'a> {
 struct Scratch {
     bytes: Vec<u8>,
     args: Vec<ArgRange>,
-    reply: Vec<u8>,
 }
 
 impl<'a> Calls<'a> {
@@ -61,11 +94,16 @@ impl<'a> Calls<'a> {
             names: &[],
             touched,
             needs: None,
-            last: LastCommand::default(),
-            queue: CheckQueue::default(),
-            scratch: Scratch::default(),
+            memory: host.call_memory.take().unwrap_or_default(),
             session: None,
         }
+    }
+
+    /// Ends it: the memory is for the next.
+    pub(crate) fn end(self) {
+        let mut memory = self.memory;
+        memory.shrink();
+        self.host.call_memory.set(Some(memory));
     }
 
     /// Runs a command and leaves its reply in `out`.
@@ -147,20 +185,29 @@ impl<'a> Calls<'a> {
     }
 
     fn run_in_shard(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) {
-        self.queue.start(false);
-        match self.shard.run(env, &mut self.queue, spec, request, out) {
-            Step::More(mut rest) => while !self.shard.go_on(env, &mut self.queue, &mut *rest, request, out) {},
+        let queue = &mut self.memory.queue;
+        queue.start(false);
+        match self.shard.run(env, queue, spec, request, out) {
+            Step::More(mut rest) => while !self.shard.go_on(env, queue, &mut *rest, request, out) {},
             // Keys were looked at before, and the queue is empty.
             Step::Done | Step::FlushFirst | Step::Wait => {}
         }
-        while self.shard.flush(env, &mut self.queue, out) == Flow::Yield {}
+        while !queue.is_empty() && self.shard.flush(env, queue, out) == Flow::Yield {}
     }
 
     fn resolve(&mut self, request: Request<'_>) -> Result<&'static Spec, CommandError> {
+        let known = self.memory.known.of(request.arg(0));
+        if let Some(plain) = known.plain.filter(|_| known.last.is(request.arg(0)))
+            && plain.spec.takes(request.len())
+            && !(plain.is_write && self.read_only)
+        {
+            return Ok(plain.spec);
+        }
+        known.plain = None;
         let (spec, _) = self
             .host
             .table
-            .resolve(request, &mut self.last)
+            .resolve(request, &mut known.last)
             .map_err(|error| match error {
                 CommandError::Arity(_) => {
                     CommandError::Refused("Wrong number of args calling Redis command from script")
@@ -170,14 +217,30 @@ impl<'a> Calls<'a> {
         if spec.has_flag("noscript") || matches!(spec.run, Run::Script(_)) {
             return Err(CommandError::Refused("This Redis command is not allowed from script"));
         }
-        if self.read_only && spec.has_flag("write") {
+        let is_write = spec.has_flag("write");
+        if self.read_only && is_write {
             return Err(CommandError::Refused(
                 "Write commands are not allowed from read-only scripts.",
             ));
         }
+        if !spec.name.contains('|') {
+            known.plain = Some(PlainCommand { spec, is_write });
+        }
         Ok(spec)
     }
 }
+
+impl CallMemory {
+    /// Gives back what one large call needed.
+    fn shrink(&mut self) {
+        let Scratch { bytes, args } = &mut self.scratch;
+        bytes.shrink_to(KEPT_BYTES_MAX);
+        args.shrink_to(KEPT_BYTES_MAX / size_of::<ArgRange>());
+    }
+}
+
+/// Bytes that each buffer of [`CallMemory`] keeps.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 impl Scratch {
     fn set(&mut self, arguments: &[&[u8]]) {
@@ -192,27 +255,22 @@ impl Scratch {
                 end: self.bytes.len() as u32,
             });
         }
-        self.reply.clear();
     }
 }
 
 impl Host for Calls<'_> {
     fn call(&mut self, arguments: &[&[u8]], resp: Resp, tape: &mut Tape) -> HostAnswer {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = std::mem::take(&mut self.memory.scratch);
         scratch.set(arguments);
-        let Scratch { bytes, args, reply } = &mut scratch;
-        let answer = match self.run(Request::new(bytes, args), resp, reply) {
-            Ok(HostAnswer::Replied) => {
-                to_tape(reply, tape);
-                HostAnswer::Replied
-            }
-            Ok(HostAnswer::Elsewhere) => HostAnswer::Elsewhere,
+        let answer = match self.run(Request::new(&scratch.bytes, &scratch.args), resp, tape.wire()) {
+            Ok(answer) => answer,
             Err(error) => {
+                tape.wire().clear();
                 tape.error(error.to_string().as_bytes());
                 HostAnswer::Replied
             }
         };
-        self.scratch = scratch;
+        self.memory.scratch = scratch;
         answer
     }
 

@@ -1,8 +1,10 @@
 //! A worker's part of scripts: its VM, and what it has compiled.
 
 use super::ScriptCommand;
+use super::call::CallMemory;
 use super::registry::{CHUNK_NAME, ScriptSource, Scripts, Sha, sha_of};
 use crate::{CommandError, CommandTable};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub struct ScriptHost {
     pub(crate) engine: Engine,
     pub(crate) table: CommandTable,
     pub(crate) limits: ScriptLimits,
+    /// Not there while a run has it.
+    pub(crate) call_memory: Cell<Option<Box<CallMemory>>>,
     compiled: HashMap<Sha, Rc<Compiled>>,
     generation: u64,
     /// How often all compiled scripts were dropped because they were too many.
@@ -68,6 +72,7 @@ impl ScriptHost {
             engine,
             table: CommandTable::default(),
             limits,
+            call_memory: Cell::default(),
             compiled: HashMap::new(),
             generation: 0,
             dropped: 0,

@@ -230,6 +230,7 @@ impl ScriptRun {
         let published = calls.session.take().and_then(|session| session.published);
         self.published.extend(published.into_iter().flatten());
         let env = calls.env;
+        calls.end();
         shard.set_running(None);
         self.undo = shard.undo.take();
         match outcome {

@@ -1,5 +1,6 @@
 //! The keys that a run has asked for.
 
+use smallvec::SmallVec;
 use std::collections::HashSet;
 
 /// Keys that are searched one by one.
@@ -8,10 +9,10 @@ const LISTED_MAX: usize = 16;
 /// Keys that a run has asked for, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+    bytes: SmallVec<[u8; 64]>,
+    ends: SmallVec<[usize; 2]>,
     /// All of them, once they are more than are quickly searched.
-    index: HashSet<Box<[u8]>>,
+    index: Option<Box<HashSet<Box<[u8]>>>>,
 }
 
 impl Touched {
@@ -22,10 +23,13 @@ impl Touched {
                 return false;
             }
         } else {
-            if self.index.is_empty() {
-                self.index = self.iter().map(Box::from).collect();
-            }
-            if !self.index.insert(key.into()) {
+            let mut index = match self.index.take() {
+                Some(index) => index,
+                None => Box::new(self.iter().map(Box::from).collect()),
+            };
+            let is_new = index.insert(key.into());
+            self.index = Some(index);
+            if !is_new {
                 return false;
             }
         }
@@ -44,7 +48,7 @@ impl Touched {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
-        self.index.clear();
+        self.index = None;
     }
 }
 

@@ -1,6 +1,6 @@
-//! Replies between commands, scripts and clients.
+//! Replies of scripts to clients.
 
-use tollgate_eval::{ReplySink, Tape};
+use tollgate_eval::ReplySink;
 use tollgate_protocol::ReplyWriter;
 
 /// Writes a script's reply for its client.
@@ -64,44 +64,4 @@ pub(crate) fn write_error(reply: &mut ReplyWriter<'_>, text: &[u8]) {
         Some(blank) => reply.error_bytes(&text[..blank], &text[blank + 1..]),
         None => reply.error_bytes(text, b""),
     }
-}
-
-/// Puts a reply of a command, as it is on the wire, on a tape. What a command writes is whole and right; of anything else, what can be
-/// read.
-pub(crate) fn to_tape(mut bytes: &[u8], tape: &mut Tape) {
-    while let Some((&kind, rest)) = bytes.split_first() {
-        let Some(end) = rest.iter().position(|&byte| byte == b'\r') else {
-            return;
-        };
-        let line = &rest[..end];
-        bytes = rest.get(end + 2..).unwrap_or_default();
-        let number = tollgate_protocol::parse_integer(line);
-        let len = number.and_then(|number| usize::try_from(number).ok());
-        match (kind, len) {
-            (b':', _) => tape.integer(number.unwrap_or_default()),
-            (b'+', _) => tape.status(line),
-            (b'-', _) => tape.error(line),
-            (b'_', _) | (b'$' | b'*', None) => tape.null(),
-            (b'#', _) => tape.boolean(line == b"t"),
-            (b',', _) => tape.double(parse_double(line)),
-            (b'(', _) => tape.big_number(line),
-            (b'*', Some(len)) => tape.array(len),
-            (b'%', Some(len)) => tape.map(len),
-            (b'~', Some(len)) => tape.set(len),
-            (b'$' | b'=', Some(len)) => {
-                let Some(text) = bytes.get(..len) else { return };
-                match kind {
-                    b'=' if len >= 4 => tape.verbatim(&text[..3], &text[4..]),
-                    _ => tape.bulk(text),
-                }
-                bytes = bytes.get(len + 2..).unwrap_or_default();
-            }
-            _ => return,
-        }
-    }
-}
-
-fn parse_double(text: &[u8]) -> f64 {
-    let text = std::str::from_utf8(text).unwrap_or_default();
-    text.parse().unwrap_or(f64::NAN)
 }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tollgate_eval::{
     Engine, EngineLimits, Host, HostAnswer, LogLevel, Outcome, ReplySink, Resp, Run, ScriptError, Tape,
@@ -156,16 +156,16 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Resumes until the run is over, or has used its budget.
+/// Resumes until the run is over, or has used its budget of this thread's time.
 pub fn watch(run: &mut Run, host: &mut FakeHost, budget: Duration) -> Watched {
-    let begin = Instant::now();
+    let begin = thread_time();
     let (mut slices, mut longest) = (0, Duration::ZERO);
     loop {
         let slice_begin = thread_time();
         let outcome = run.resume(host, SLICE);
         slices += 1;
         longest = longest.max(thread_time() - slice_begin);
-        if !matches!(outcome, Outcome::Yielded) || begin.elapsed() > budget {
+        if !matches!(outcome, Outcome::Yielded) || thread_time() - begin > budget {
             return Watched {
                 outcome,
                 slices,

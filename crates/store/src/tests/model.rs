@@ -192,6 +192,13 @@ impl Pair {
     fn add_member(&mut self, name: Name, expires: Expiry, member: Vec<u8>) {
         let key = self.store.key(name.0, &name.1).unwrap();
         let Some(place) = self.store.find(&key) else { return };
+        let entry = self.model.get_mut(&name).unwrap();
+        if matches!(&entry.state, OwnState::Value(members) if members.contains(&member)) {
+            // Nothing but the time is new.
+            assert!(self.store.set_value_expiry(place, expires));
+            entry.expiry = expires;
+            return;
+        }
         let changed = self.store.change_value(place, |stored| {
             stored.expires = expires;
             let Value::Set(set) = &mut stored.value else {
@@ -199,13 +206,15 @@ impl Pair {
             };
             set.add(&member)
         });
-        let entry = self.model.get_mut(&name).unwrap();
         match &mut entry.state {
             OwnState::Value(members) => {
                 assert_eq!(changed, Some(members.insert(member)));
                 entry.expiry = expires;
             }
-            _ => assert_eq!(changed, None),
+            _ => {
+                assert_eq!(changed, None);
+                assert!(!self.store.set_value_expiry(place, expires));
+            }
         }
     }
 

@@ -76,7 +76,19 @@ fn located_together_as_found_one_by_one() {
     store.locate(&keys, &mut places);
     store.locate(&[], &mut places);
     store.locate(&keys[..3], &mut places);
+    store.warm(&keys);
+    store.warm(&keys[700..703]);
     let found: Vec<_> = keys.iter().map(|key| store.find(key)).collect();
     assert_eq!(places, found);
+    // What was found last is found again, until it is gone.
+    for key in &keys {
+        assert_eq!(store.find(key), store.find(key));
+    }
+    let place = store.find(&keys[7]).unwrap();
+    store.remove_at(place);
+    assert_eq!(store.find(&keys[7]), None);
+    put_numbered(&mut store, keys[7].bytes(), Expiry::NEVER, 7);
+    assert!(store.find(&keys[7]).is_some());
+    store.warm(&keys);
     assert_eq!(found.iter().flatten().count(), 500);
 }

@@ -77,6 +77,15 @@ impl SortedSet {
         self.len() == 0
     }
 
+    /// The first byte of what is beside the struct, if that is small.
+    #[inline]
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        match &self.members {
+            Members::Listpack(small) => small.first_byte(),
+            Members::Skiplist(_) => None,
+        }
+    }
+
     /// Bytes allocated, with the box it is in. O(1).
     pub fn bytes(&self) -> usize {
         size_class(size_of::<SortedSet>())

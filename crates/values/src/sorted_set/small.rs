@@ -23,6 +23,10 @@ impl Small {
         self.records.len()
     }
 
+    pub(super) fn first_byte(&self) -> Option<u8> {
+        self.records.first_byte()
+    }
+
     pub(super) fn allocated_bytes(&self) -> usize {
         self.records.allocated_bytes()
     }

@@ -84,6 +84,16 @@ impl StringValue {
         self.len() == 0
     }
 
+    /// The first byte of what is beside the struct.
+    #[inline]
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        match &self.0 {
+            Content::Integer(_) => None,
+            Content::Whole(bytes) => bytes.first().copied(),
+            Content::Modified(bytes) => bytes.first().copied(),
+        }
+    }
+
     /// Bytes allocated, with the box it is in. O(1).
     pub fn bytes(&self) -> usize {
         size_class(size_of::<StringValue>())

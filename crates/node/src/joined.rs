@@ -1,0 +1,242 @@
+//! The commands of small turns that are ready at the same time, run together.
+//!
+//! A client that sends one command and waits for the reply makes a turn of one command. The keys of many such clients are looked up
+//! together before the first command runs, and what serves the sockets is not in the way of what serves the commands: see
+//! [`crate::round`], which does the same for checks.
+
+use crate::limits::Bound;
+use crate::link::{Link, Phase};
+use crate::stretch::Stretch;
+use crate::turn::SLICE;
+use crate::work::{Ran, Work};
+use crate::worker::Worker;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Instant;
+use tollgate_commands::{Batch, COMMANDS_AHEAD, CheckQueue, Env};
+
+/// Bytes of a turn up to which its commands may be left to others; more are a pipeline, which is worth a turn of its own.
+pub const JOINED_BYTES_MAX: usize = 512;
+/// Batches that are kept for the next turns.
+const SPARE_BATCHES: usize = 64;
+/// Bytes of replies that are kept room for.
+const KEPT_REPLY_BYTES: usize = 256 * 1024;
+/// Turns from which on it pays to ask for the processor time of running them.
+const TURNS_TIMED: usize = 8;
+
+/// Turns that wait to be run by a worker.
+#[derive(Debug, Default)]
+pub struct Joined {
+    turns: RefCell<VecDeque<JoinedTurn>>,
+    /// Those whose commands could not be done at once.
+    late: Cell<usize>,
+    spare: RefCell<Vec<Batch>>,
+    memory: RefCell<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    queue: CheckQueue,
+    replies: Vec<u8>,
+    done: Vec<Done>,
+}
+
+/// The commands of a turn.
+#[derive(Debug)]
+struct JoinedTurn {
+    link: Rc<Link>,
+    batch: Batch,
+    /// When it was read.
+    started: Instant,
+}
+
+/// A turn whose replies end there.
+#[derive(Debug)]
+struct Done {
+    turn: JoinedTurn,
+    end: usize,
+}
+
+/// A turn of which a command could not be done at once.
+struct Late {
+    turn: JoinedTurn,
+    at: usize,
+    work: Work,
+    env: Env,
+    /// Replies of the commands before it.
+    out: Vec<u8>,
+}
+
+impl Joined {
+    /// Whether no turn waits.
+    pub fn is_empty(&self) -> bool {
+        self.turns.borrow().is_empty()
+    }
+
+    /// Whether a turn is still under way that could not be done at once.
+    pub fn has_late(&self) -> bool {
+        self.late.get() > 0
+    }
+
+    /// When the first of those that wait was read.
+    pub fn first_started(&self) -> Option<Instant> {
+        self.turns.borrow().front().map(|turn| turn.started)
+    }
+
+    fn keep(&self, mut batch: Batch) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_BATCHES && batch.bytes() <= 4 * JOINED_BYTES_MAX {
+            batch.clear();
+            spare.push(batch);
+        }
+    }
+}
+
+impl Worker {
+    /// Takes the commands of a turn that was read at `started`; they are run, and answered, with those of others.
+    pub fn join(&self, batch: &mut Batch, link: &Rc<Link>, started: Instant) {
+        link.enter_round();
+        self.wake_decider();
+        let empty = self.joined.spare.borrow_mut().pop().unwrap_or_default();
+        self.joined.turns.borrow_mut().push_back(JoinedTurn {
+            link: Rc::clone(link),
+            batch: std::mem::replace(batch, empty),
+            started,
+        });
+    }
+
+    /// Runs turns that wait, until there are none or others should have their chance.
+    pub fn run_joined(self: &Rc<Self>) {
+        let count = self.joined.turns.borrow().len();
+        if count == 0 {
+            return;
+        }
+        let stretch = match count {
+            ..TURNS_TIMED => Stretch::short(Instant::now()),
+            _ => Stretch::long(),
+        };
+        let now_us = self.node.clock.at(stretch.started());
+        let counters = self.counters();
+        // A command may end the round of checks, but never comes here.
+        let mut memory = self.joined.memory.borrow_mut();
+        let memory = &mut *memory;
+        let mut warmed = 0;
+        loop {
+            if warmed == 0 {
+                warmed = self.warm_joined();
+            }
+            let Some(turn) = self.joined.turns.borrow_mut().pop_front() else {
+                break;
+            };
+            warmed -= 1;
+            self.run_one(turn, now_us, memory);
+            if stretch.started().elapsed() >= SLICE {
+                break;
+            }
+        }
+        counters.rounds.add(1);
+        counters.round_turns.add(memory.done.len() as u64);
+        stretch.end(counters);
+        let mut start = 0;
+        for Done { turn, end } in &memory.done {
+            self.send_joined(&turn.link, &memory.replies[start..*end]);
+            start = *end;
+        }
+        let sent = Instant::now();
+        for Done { turn, .. } in memory.done.drain(..) {
+            counters.turn(turn.batch.len() as u64, sent.saturating_duration_since(turn.started));
+            self.joined.keep(turn.batch);
+        }
+        memory.replies.clear();
+        memory.replies.shrink_to(KEPT_REPLY_BYTES);
+        if !self.joined.is_empty() {
+            self.wake_decider();
+        }
+    }
+
+    /// Prepares for the next turns, and says for how many.
+    fn warm_joined(&self) -> usize {
+        let turns = self.joined.turns.borrow();
+        let turns = turns.iter().take(COMMANDS_AHEAD);
+        let first = turns.clone().filter_map(|turn| turn.batch.get(0));
+        self.shard
+            .borrow()
+            .warm_for(first.map(|(spec, db, _, request)| (spec, db, request)));
+        turns.count()
+    }
+
+    /// Runs the commands of a turn; if one of them takes longer, a task of its own goes on with it.
+    fn run_one(self: &Rc<Self>, turn: JoinedTurn, now_us: u64, memory: &mut Memory) {
+        let Memory { queue, replies, done } = memory;
+        let start = replies.len();
+        for at in 0..turn.batch.len() {
+            let Some((spec, db, proto, request)) = turn.batch.get(at) else {
+                break;
+            };
+            let env = self.env(now_us, db, proto);
+            queue.start(false);
+            // There are no checks among them, so nothing is queued.
+            if let Ran::Later(work) = self.try_run(&env, queue, spec, request, replies) {
+                let out = replies.split_off(start);
+                let late = Late {
+                    turn,
+                    at,
+                    work,
+                    env,
+                    out,
+                };
+                late.turn.link.phase.set(Phase::Turn);
+                self.joined.late.set(self.joined.late.get() + 1);
+                tokio::task::spawn_local(Rc::clone(self).finish_late(late));
+                return;
+            }
+        }
+        let end = replies.len();
+        done.push(Done { turn, end });
+    }
+
+    async fn finish_late(self: Rc<Self>, late: Late) {
+        let Late {
+            turn,
+            at,
+            work,
+            env,
+            mut out,
+        } = late;
+        let mut queue = CheckQueue::default();
+        let mut first = Some((work, env));
+        for at in at..turn.batch.len() {
+            let Some((spec, db, proto, request)) = turn.batch.get(at) else {
+                break;
+            };
+            let (work, env) = match first.take() {
+                Some(first) => first,
+                None => {
+                    let env = self.env(self.node.clock.now_us(), db, proto);
+                    match self.try_run(&env, &mut queue, spec, request, &mut out) {
+                        Ran::Later(work) => (work, env),
+                        Ran::Done | Ran::FlushFirst => continue,
+                    }
+                }
+            };
+            self.finish(work, &env, &mut queue, spec, request, &mut out).await;
+            debug_assert!(queue.is_empty());
+        }
+        self.joined.late.set(self.joined.late.get() - 1);
+        turn.link.phase.set(Phase::Idle);
+        self.send_joined(&turn.link, &out);
+        self.counters().turn(turn.batch.len() as u64, turn.started.elapsed());
+        self.joined.keep(turn.batch);
+    }
+
+    fn send_joined(&self, link: &Link, replies: &[u8]) {
+        let counters = self.counters();
+        if replies.len() > self.node.config.limits.output_bytes {
+            counters.limit_hit(Bound::OutputBytes);
+            return link.give_up();
+        }
+        counters.sent_bytes.add(replies.len() as u64);
+        link.leave_round(replies);
+    }
+}
