@@ -416,6 +416,11 @@ const INTEGERS: &[&str] = &[
     "return {string.sub('abc', 2, 2), string.sub('abc', 0), string.sub('abc', 3, 2), string.sub('', 1, 1), string.sub(1234, 2, 3)}",
     "return {pcall(function() return string.sub(nil, 1) end)}",
     "local t = {} for _, seed in ipairs({0, 5, -5, 2^31, 2^32 + 7, 1/0, -1/0, 0/0, 1e300}) do math.randomseed(seed) t[#t + 1] = math.random(1e6) end return t",
+    "return {pcall(function() return tonumber('1', 37) end)}",
+    "return {pcall(function() return tonumber('1', {}) end)}",
+    "return {pcall(function() return tonumber() end)}",
+    "return {pcall(function() return tonumber({}, 16) end)}",
+    "return {tonumber('z', 36), tonumber('10', 10), tonumber(15, 16), tonumber('9', 8), tonumber('7', nil), tonumber({}), tonumber({}, 10)}",
     "return struct.pack('HHHHl', 1/0, -1/0, 2^40 + 3, -2, 0/0)",
 ];
 

@@ -251,7 +251,8 @@ impl Vm {
             unsafe { ffi::lua_resetthread(thread.stack.state()) };
         }
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < IDLE_THREADS_MAX {
+        // A thread keeps the stack that it grew: after a run that held much, another is made.
+        if idle.len() < IDLE_THREADS_MAX && !self.shared.holds_garbage() {
             idle.push(thread);
         } else {
             // SAFETY: made by `take_thread`, given back once.

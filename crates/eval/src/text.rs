@@ -132,6 +132,17 @@ impl Known for ToNumber {
             stack.push_nil();
             return Ok(1);
         }
+        // An error of Luau's own function would name no place, since it is called from here.
+        if arguments == 0 {
+            return Err(Fail::argument(1, "tonumber", "value expected"));
+        }
+        let base = truncate(stack.number_or(2, "tonumber", 10.0)?);
+        if !(2..=36).contains(&base) {
+            return Err(Fail::argument(2, "tonumber", "base out of range"));
+        }
+        if base != 10 {
+            stack.check_bytes(1, "tonumber")?;
+        }
         stack.require(1);
         stack.push_copy(Stack::upvalue(1));
         stack.insert(1);

@@ -415,7 +415,7 @@ fn replies_are_bounded() {
         let error = run.write_reply(&mut Text::default()).unwrap_err();
         assert_eq!(error.failure, Failure::Reply, "{source}");
         assert!(
-            began.elapsed() < Duration::from_secs(1),
+            began.elapsed() < Duration::from_secs(4),
             "{source}: {:?}",
             began.elapsed()
         );

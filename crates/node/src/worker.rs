@@ -231,7 +231,7 @@ impl Worker {
     }
 
     /// One step of freeing what scripts have left in their VM; whether there is more.
-    fn collect_step(&self, budget: Duration) -> bool {
+    fn collect_step(self: &Rc<Self>, budget: Duration) -> bool {
         let stretch = Stretch::long();
         self.decide_overdue_round(stretch.started());
         let more = self.scripts.borrow().collect_some(budget);
