@@ -6,7 +6,7 @@ use crate::sorted_sets::{self, PopReply as SetReply, Side};
 use crate::work::{Popped, first_of};
 use crate::{CommandError, Env, Shard};
 use std::time::Duration;
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 use tollgate_values::End;
 
 /// A command that waits until one of its keys has something.
@@ -173,6 +173,18 @@ pub(crate) fn timeout_of(text: &[u8]) -> Result<Option<Duration>, CommandError> 
         return Err(CommandError::Refused("timeout is negative"));
     }
     let timeout_ms = (seconds * 1_000.0).ceil() as u64;
+    Ok((timeout_ms > 0).then(|| Duration::from_millis(timeout_ms)))
+}
+
+/// As [`timeout_of`], in milliseconds, of which there are no parts.
+pub(crate) fn timeout_ms_of(text: &[u8]) -> Result<Option<Duration>, CommandError> {
+    let not_an_integer = CommandError::Refused("timeout is not an integer or out of range");
+    let timeout_ms = parse_integer(text).ok_or(not_an_integer)?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| CommandError::Refused("timeout is negative"))?;
+    // From now on, in Unix time of 63 bits: which takes 42 of them.
+    if timeout_ms > (i64::MAX as u64) - (1 << 42) {
+        return Err(CommandError::Refused("timeout is out of range"));
+    }
     Ok((timeout_ms > 0).then(|| Duration::from_millis(timeout_ms)))
 }
 

@@ -126,6 +126,10 @@ pub(crate) fn help(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     call.write_help(
         "CLIENT",
         &[
+            "CACHING (YES|NO)",
+            "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+            "GETREDIR",
+            "    Return the client ID we are redirecting to when tracking is enabled.",
             "GETNAME",
             "    Return the name of the current connection.",
             "ID",
@@ -136,9 +140,9 @@ pub(crate) fn help(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
             "    Kill connection made from <ip:port>.",
             "KILL <option> <value> [<option> <value> [...]]",
             "    Kill connections. Options are:",
-            "    * ADDR <ip:port>",
+            "    * ADDR (<ip:port>|<unixsocket>:0)",
             "      Kill connections made from the specified address",
-            "    * LADDR <ip:port>",
+            "    * LADDR (<ip:port>|<unixsocket>:0)",
             "      Kill connections made to specified local address",
             "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
             "      Kill connections by type.",
@@ -150,18 +154,29 @@ pub(crate) fn help(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
             "    Return information about client connections. Options:",
             "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
             "      Return clients of specified type.",
-            "    * ID <id> [<id> ...]",
-            "      Return clients of specified IDs only.",
-            "NO-EVICT (ON|OFF)",
-            "    Protect current client connection from eviction.",
-            "NO-TOUCH (ON|OFF)",
-            "    Will not touch LRU/LFU stats when this mode is on.",
+            "UNPAUSE",
+            "    Stop the current client pause, resuming traffic.",
+            "PAUSE <timeout> [WRITE|ALL]",
+            "    Suspend all, or just write, clients for <timeout> milliseconds.",
+            "REPLY (ON|OFF|SKIP)",
+            "    Control the replies sent to the current connection.",
+            "SETNAME <name>",
+            "    Assign the name <name> to the current connection.",
             "SETINFO <option> <value>",
             "    Set client meta attr. Options are:",
             "    * LIB-NAME: the client lib name.",
             "    * LIB-VER: the client lib version.",
-            "SETNAME <name>",
-            "    Assign the name <name> to the current connection.",
+            "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+            "    Unblock the specified blocked client.",
+            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+            "         [OPTIN] [OPTOUT] [NOLOOP]",
+            "    Control server assisted client side caching.",
+            "TRACKINGINFO",
+            "    Report tracking status for the current connection.",
+            "NO-EVICT (ON|OFF)",
+            "    Protect current client connection from eviction.",
+            "NO-TOUCH (ON|OFF)",
+            "    Will not touch LRU/LFU stats when this mode is on.",
         ],
     )
 }
@@ -213,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_refused() {
-        for sub in ["TRACKING", "MAINT_NOTIFICATIONS", "CAPA", "PAUSE"] {
+        for sub in ["MAINT_NOTIFICATIONS", "CAPA"] {
             assert_eq!(
                 alone(&format!("CLIENT {sub} on")),
                 format!("-ERR unknown subcommand '{sub}'. Try CLIENT HELP.\r\n")

@@ -11,11 +11,11 @@ use tollgate_protocol::{Proto, Request, parse_integer};
 pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let request = call.request;
     let mut ids: Option<Vec<u64>> = None;
-    let mut kind = ClientType::Normal;
+    let mut kind = None;
     match request.get(2) {
         None => {}
         Some(option) if option.eq_ignore_ascii_case(b"TYPE") && request.len() == 4 => {
-            kind = ClientType::parse(request.arg(3))?
+            kind = Some(ClientType::parse(request.arg(3))?)
         }
         Some(option) if option.eq_ignore_ascii_case(b"ID") && request.len() > 3 => {
             let parse = |text| parse_integer(text).and_then(|id| u64::try_from(id).ok());
@@ -25,14 +25,14 @@ pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
         Some(_) => return Err(CommandError::Syntax),
     }
     let mut text = String::new();
-    if kind == ClientType::Normal {
-        let own = call.session.info();
-        for client in call.node.clients() {
-            if ids.as_ref().is_some_and(|ids| !ids.contains(&client.id)) {
-                continue;
-            }
-            // What the node knows of this connection may be older than what it knows of itself.
-            let shown = if client.id == own.id { &own } else { &client };
+    let own = call.session.info();
+    for client in call.node.clients() {
+        if ids.as_ref().is_some_and(|ids| !ids.contains(&client.id)) {
+            continue;
+        }
+        // What the node knows of this connection may be older than what it knows of itself.
+        let shown = if client.id == own.id { &own } else { &client };
+        if kind.is_none_or(|kind| kind == ClientType::of(shown)) {
             text.push_str(&shown.line(call.env.now_us));
             text.push('\n');
         }
@@ -41,21 +41,34 @@ pub(crate) fn list(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The kinds of clients that Redis tells apart. Here all are normal ones.
+/// The kinds of clients that Redis tells apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClientType {
     Normal,
-    Other,
+    /// It listens.
+    PubSub,
+    /// A master or a replica; here is none.
+    Replication,
 }
 
 impl ClientType {
+    fn of(client: &ClientInfo) -> Self {
+        match client.listens_to {
+            Some(_) => Self::PubSub,
+            None => Self::Normal,
+        }
+    }
+
     fn parse(word: &[u8]) -> Result<Self, CommandError> {
         if word.eq_ignore_ascii_case(b"normal") {
             return Ok(Self::Normal);
         }
-        let others = [&b"slave"[..], b"replica", b"pubsub", b"master"];
+        if word.eq_ignore_ascii_case(b"pubsub") {
+            return Ok(Self::PubSub);
+        }
+        let others = [&b"slave"[..], b"replica", b"master"];
         if others.iter().any(|other| word.eq_ignore_ascii_case(other)) {
-            return Ok(Self::Other);
+            return Ok(Self::Replication);
         }
         let shown = String::from_utf8_lossy(&word[..word.len().min(128)]);
         Err(CommandError::Other(format!("Unknown client type '{shown}'")))
@@ -125,7 +138,7 @@ impl<'a> Filter<'a> {
             wanted.is_none_or(|wanted| address.to_string().as_bytes() == wanted)
         };
         self.id.is_none_or(|id| id == client.id)
-            && self.kind.is_none_or(|kind| kind == ClientType::Normal)
+            && self.kind.is_none_or(|kind| kind == ClientType::of(client))
             && is_at(self.address, client.peer)
             && is_at(self.local_address, client.local)
     }
@@ -159,22 +172,29 @@ impl ClientInfo {
     pub fn line(&self, now_us: u64) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let seconds_since = |us: u64| now_us.saturating_sub(us) / 1_000_000;
-        let mut flags = String::new();
-        if self.no_evict {
-            flags.push('e');
-        }
-        if self.no_touch {
-            flags.push('T');
-        }
+        let mut flags: String = [
+            (self.is_monitor, 'O'),
+            (self.listens_to.is_some(), 'P'),
+            (self.queued.is_some(), 'x'),
+            (self.is_blocked, 'b'),
+            (self.no_evict, 'e'),
+            (self.no_touch, 'T'),
+        ]
+        .into_iter()
+        .filter_map(|(is_set, flag)| is_set.then_some(flag))
+        .collect();
         if flags.is_empty() {
             flags.push('N');
         }
+        let [channels, patterns, shard_channels] = self.listens_to.unwrap_or_default();
+        // Commands of one transaction, far fewer than 2^63.
+        let queued = self.queued.map_or(-1, |queued| queued as i64);
         let mut line = String::new();
         // Writing to a string does not fail.
         let _ = write!(
             line,
-            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={} \
-             user=default redir=-1 resp={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shard_channels} \
+             multi={queued} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer,
             self.local,

@@ -1,5 +1,6 @@
 //! COMMAND DOCS: the command table, for people and for clients that complete commands.
 
+use crate::command_info::key_specs;
 use crate::node_view::ConnectionCall;
 use crate::syntax::{self, Argument, Kind};
 use crate::table::{ALL, Spec};
@@ -44,7 +45,7 @@ fn write_docs(reply: &mut ReplyWriter<'_>, spec: &Spec) {
         write_text(reply, field, text);
     }
     if !arguments.is_empty() {
-        write_arguments(reply, &arguments);
+        write_arguments(reply, &arguments, &mut KeySpecs::of(spec));
     }
     if !spec.subcommands.is_empty() {
         reply.bulk(b"subcommands");
@@ -58,7 +59,28 @@ fn write_text(reply: &mut ReplyWriter<'_>, field: &str, text: &str) {
     reply.bulk(text.as_bytes());
 }
 
-fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument]) {
+/// The key specifications of a command, as its arguments come to them: a key belongs to the next one, as long as there is one.
+struct KeySpecs {
+    next: usize,
+    count: usize,
+}
+
+impl KeySpecs {
+    fn of(spec: &Spec) -> Self {
+        Self {
+            next: 0,
+            count: key_specs(spec),
+        }
+    }
+
+    fn take(&mut self) -> usize {
+        let index = self.next.min(self.count.saturating_sub(1));
+        self.next += 1;
+        index
+    }
+}
+
+fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument], key_specs: &mut KeySpecs) {
     reply.bulk(b"arguments");
     reply.array(arguments.len());
     for argument in arguments {
@@ -66,6 +88,12 @@ fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument]) {
             Kind::Value(kind) => (*kind, &[][..]),
             Kind::OneOf(inner) => ("oneof", &inner[..]),
             Kind::Block(inner) => ("block", &inner[..]),
+        };
+        // Where no key is meant, as in CLUSTER KEYSLOT, it is a text.
+        let kind = if key_specs.count == 0 && kind == "key" {
+            "string"
+        } else {
+            kind
         };
         let is_key = kind == "key";
         let has_flags = argument.optional || argument.multiple;
@@ -75,7 +103,8 @@ fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument]) {
         write_text(reply, "type", kind);
         if is_key {
             reply.bulk(b"key_spec_index");
-            reply.int(0);
+            // One of a few.
+            reply.int(key_specs.take() as i64);
         }
         if let Some(token) = argument.token {
             write_text(reply, "token", token);
@@ -91,7 +120,7 @@ fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument]) {
             }
         }
         if !inner.is_empty() {
-            write_arguments(reply, inner);
+            write_arguments(reply, inner, key_specs);
         }
     }
 }

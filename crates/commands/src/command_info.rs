@@ -46,7 +46,8 @@ fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     reply.bulk(spec.name.as_bytes());
     reply.int(i64::from(spec.arity));
     write_set(reply, spec.flags.iter().copied());
-    let (first, last, step) = spec.keys;
+    let has_channels = spec.channels != (0, 0, 0);
+    let (first, last, step) = if has_channels { spec.channels } else { spec.keys };
     for position in [first, last, step] {
         reply.int(i64::from(position));
     }
@@ -61,7 +62,7 @@ fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     }
     let fixed = spec.first_key().is_some();
     let has_later = !spec.later_key_use.is_empty();
-    reply.set(usize::from(fixed) + usize::from(has_later) + usize::from(spec.counted > 0));
+    reply.set(key_specs(spec) + usize::from(has_channels));
     let (first, last, step) = spec.keys;
     if has_later {
         write_key_spec(reply, (first, first, 1), spec.key_use);
@@ -72,6 +73,9 @@ fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     if spec.counted > 0 {
         write_counted_keys(reply, spec);
     }
+    if has_channels {
+        write_key_spec(reply, spec.channels, &["not_key"]);
+    }
     // Redis writes an empty set, but an array where there are some.
     match spec.subcommands.len() {
         0 => reply.set(0),
@@ -80,6 +84,16 @@ fn write_spec(reply: &mut ReplyWriter<'_>, spec: &Spec) {
     for sub in spec.subcommands {
         write_spec(reply, sub);
     }
+}
+
+/// How many key specifications a command has.
+pub(crate) fn key_specs(spec: &Spec) -> usize {
+    let has = [
+        spec.first_key().is_some(),
+        !spec.later_key_use.is_empty(),
+        spec.counted > 0,
+    ];
+    has.into_iter().filter(|&has| has).count()
 }
 
 fn write_set(reply: &mut ReplyWriter<'_>, words: impl ExactSizeIterator<Item = &'static str>) {
@@ -140,7 +154,7 @@ fn categories(spec: &Spec) -> Vec<&'static str> {
     let mut categories = Vec::new();
     if !matches!(spec.run, Run::Container) {
         match spec.group {
-            "generic" => categories.push("keyspace"),
+            "generic" if !matches!(spec.run, Run::Worker(_)) => categories.push("keyspace"),
             "bitmap" | "string" | "hash" | "list" | "set" => categories.push(spec.group),
             "sorted-set" => categories.push("sortedset"),
             "connection" => categories.push("connection"),
@@ -153,7 +167,8 @@ fn categories(spec: &Spec) -> Vec<&'static str> {
         ("admin", "admin"),
         ("admin", "dangerous"),
     ] {
-        if spec.has_flag(flag) {
+        // What a script does, its flags do not say.
+        if spec.has_flag(flag) && !(flag == "readonly" && spec.group == "scripting") {
             categories.push(category);
         }
     }
@@ -237,13 +252,14 @@ pub(crate) fn get_keys(call: &mut ConnectionCall<'_>) -> Result<(), CommandError
 /// `COMMAND GETKEYSANDFLAGS command [arg [arg ...]]`
 pub(crate) fn get_keys_and_flags(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let (spec, keys) = find_keys(call.request)?;
+    let in_call = spec.use_in_call.map(|of| of(call.request.from_arg(FIRST)));
     let mut reply = call.reply();
     reply.array(keys.len());
     for (number, key) in keys.into_iter().enumerate() {
         reply.array(2);
         reply.bulk(key);
         let key_use = match number {
-            0 => spec.key_use,
+            0 => in_call.unwrap_or(spec.key_use),
             _ if spec.counted > 0 && spec.first_key().is_some() => COUNTED_AFTER_FIXED_USE,
             _ if spec.later_key_use.is_empty() => spec.key_use,
             _ => spec.later_key_use,
@@ -253,9 +269,11 @@ pub(crate) fn get_keys_and_flags(call: &mut ConnectionCall<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// The keys of the command that starts at argument 2.
+/// Where the command starts whose keys are asked for.
+const FIRST: usize = 2;
+
+/// The keys of that command.
 fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<&[u8]>), CommandError> {
-    const FIRST: usize = 2;
     let table = CommandTable::default();
     let mut spec = table
         .find(request.arg(FIRST))
@@ -279,8 +297,9 @@ fn find_keys(request: Request<'_>) -> Result<(&'static Spec, Vec<&[u8]>), Comman
         ));
     }
     let keys: Vec<&[u8]> = spec.key_positions(asked).map(|position| asked.arg(position)).collect();
-    // A number of keys that is none, or too large.
-    if keys.is_empty() && spec.counted > 0 && asked.get(spec.counted) != Some(b"0") {
+    // A number of keys that is none, or too large; scripts may have none.
+    let counts_some = spec.counted == 0 || keys.len() > usize::from(spec.first_key().is_some());
+    if !counts_some && !spec.has_flag("no_mandatory_keys") {
         return Err(CommandError::Refused("Invalid arguments specified for command"));
     }
     Ok((spec, keys))

@@ -8,7 +8,7 @@ mod walk;
 
 pub(crate) use reply::{Gathered, write_head_before};
 pub(crate) use sample::{parse_count, sample};
-pub(crate) use scan::scan;
+pub(crate) use scan::{parse_cursor, scan};
 pub(crate) use walk::{Parts, WalkRest, walk, write_all};
 
 use crate::data::Typed;

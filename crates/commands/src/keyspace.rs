@@ -360,10 +360,12 @@ mod tests {
             shards.run("SCAN 0 COUNT x"),
             "-ERR value is not an integer or out of range\r\n"
         );
-        for bad in ["x", "-1", "18446744073709551616"] {
+        for bad in ["x", "1x", "18446744073709551616"] {
             assert_eq!(shards.run(&format!("SCAN {bad}")), "-ERR invalid cursor\r\n", "{bad}");
         }
+        assert_eq!(shards.run("SCAN +0 COUNT 100"), shards.run("SCAN 0 COUNT 100"));
         // Cursors that no call has answered.
+        assert_eq!(shards.run("SCAN -1"), "*2\r\n$1\r\n0\r\n*0\r\n");
         for end in [u64::MAX, 1 << 53, (1 << 53) - 1] {
             assert_eq!(shards.run(&format!("SCAN {end}")), "*2\r\n$1\r\n0\r\n*0\r\n", "{end}");
         }

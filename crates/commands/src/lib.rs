@@ -9,6 +9,7 @@ mod bits;
 mod blocking;
 mod check;
 mod client;
+mod client_control;
 mod client_list;
 mod command_docs;
 mod command_info;
@@ -26,10 +27,12 @@ mod hashes;
 mod holds;
 mod info;
 mod interest;
+mod key_use;
 mod keys;
 mod keyspace;
 mod lists;
 mod lookup;
+mod monitor;
 mod node_view;
 mod object;
 mod pubsub;
@@ -41,6 +44,7 @@ mod server;
 mod session;
 mod sets;
 mod shard;
+mod slowlog;
 mod sorted_sets;
 mod stats;
 mod strings;
@@ -57,6 +61,7 @@ mod test_undo;
 mod transaction;
 mod ttl;
 mod undo;
+mod wait;
 mod warm;
 mod work;
 
@@ -73,19 +78,22 @@ pub use keyspace::{
     STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned, TypeFilter,
 };
 pub use lookup::{CommandTable, LastCommand};
+pub use monitor::{ShownSource, is_shown, write_shown};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};
 pub use pubsub::{Delivery, PubSub, Published, Subscriptions};
 pub use scripts::{
     KeyNeed, Killed, Names, Needs, ScriptBound, ScriptCommand, ScriptHost, ScriptLimits, ScriptRun, ScriptSource,
     ScriptStep, Scripts, ScriptsLimits,
 };
-pub use session::{CLIENT_NAME_MAX_BYTES, Session};
+pub use session::{CLIENT_NAME_MAX_BYTES, ReplyMode, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
+pub use slowlog::{SLOWLOG_ENTRIES_MAX, SlowCommand, SlowLog};
 pub use stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec, WorkerCommand};
 pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;
+pub use wait::Wait;
 pub use warm::{COMMANDS_AHEAD, Warmer};
 pub use work::Popped;
 

@@ -192,8 +192,8 @@ mod tests {
             "ERR unknown subcommand 'nope'. Try CLIENT HELP."
         );
         assert_eq!(
-            refused("client tracking on"),
-            "ERR unknown subcommand 'tracking'. Try CLIENT HELP."
+            refused("client evict on"),
+            "ERR unknown subcommand 'evict'. Try CLIENT HELP."
         );
         assert_eq!(refused("client"), "ERR wrong number of arguments for 'client' command");
         assert_eq!(

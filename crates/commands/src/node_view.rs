@@ -1,6 +1,6 @@
 //! What commands about the connection and the server may ask of the node that runs them.
 
-use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, Session, WhenFull};
+use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, Session, SlowLog, WhenFull};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,6 +55,25 @@ pub trait NodeView {
 
     /// Ends the wait of a connection in BLPOP and the like, as if its time were over, or with an error. `false` if it does not wait.
     fn unblock_client(&self, id: u64, with_error: bool) -> bool;
+
+    /// Lets commands wait until that time of the node's clock: all, or those that write. What is paused already stays so for as long and
+    /// as much as it was to be.
+    fn pause_clients(&self, until_us: u64, all: bool);
+
+    /// Lets them go on.
+    fn unpause_clients(&self);
+
+    /// The commands that took long.
+    fn slowlog(&self) -> &SlowLog;
+
+    /// Whether somebody monitors.
+    fn is_monitored(&self) -> bool;
+
+    /// Sends lines that [`write_shown`](crate::write_shown) wrote to all who monitor.
+    fn show(&self, lines: Vec<u8>);
+
+    /// Sends a connection that monitors no more of them.
+    fn end_monitor(&self, id: u64);
 
     /// Closes the connection of that id, without waiting for it. `false` if there is none.
     fn close_client(&self, id: u64) -> bool;
@@ -168,6 +187,14 @@ pub struct ClientInfo {
     pub no_evict: bool,
     /// CLIENT NO-TOUCH ON.
     pub no_touch: bool,
+    /// It monitors.
+    pub is_monitor: bool,
+    /// It waits, as in BLPOP.
+    pub is_blocked: bool,
+    /// To how many channels, patterns and channels of slots it listens, if it does.
+    pub listens_to: Option<[usize; 3]>,
+    /// How many commands it has queued since MULTI, if it has said that.
+    pub queued: Option<usize>,
     /// The node's clock when it connected, in microseconds.
     pub created_us: u64,
     /// The node's clock at its last command, in microseconds.

@@ -123,6 +123,12 @@ impl Subscriptions {
         }
     }
 
+    /// How many channels, patterns and channels of slots they are.
+    pub fn counts(&self) -> [usize; 3] {
+        let of = |kind: Kind| self.topics.iter().filter(|(of, _)| *of == kind).count();
+        [of(Kind::Channel), of(Kind::Pattern), of(Kind::Shard)]
+    }
+
     /// Whether it listens to anything.
     pub fn is_empty(&self) -> bool {
         self.topics.is_empty()
@@ -290,6 +296,7 @@ pub(crate) fn sunsubscribe(call: &mut ConnectionCall<'_>) -> Result<(), CommandE
 
 fn listen(call: &mut ConnectionCall<'_>, kind: Kind) -> Result<(), CommandError> {
     let request = call.request;
+    call.session.note_change();
     let most = call.node.about().subscriptions_max;
     let before = call
         .session
@@ -326,6 +333,7 @@ fn listen(call: &mut ConnectionCall<'_>, kind: Kind) -> Result<(), CommandError>
 
 fn listen_no_more(call: &mut ConnectionCall<'_>, kind: Kind) -> Result<(), CommandError> {
     let request = call.request;
+    call.session.note_change();
     let subscriptions = &mut call.session.subscriptions;
     let names: Vec<Box<[u8]>> = match (request.len(), &*subscriptions) {
         (1, Some(subscriptions)) => subscriptions.names(kind),

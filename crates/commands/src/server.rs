@@ -2,7 +2,9 @@
 
 use crate::glob::{Case, Glob};
 use crate::node_view::ConnectionCall;
+use crate::slowlog::SLOWLOG_ENTRIES_MAX;
 use crate::{CommandError, Env};
+use tollgate_protocol::parse_integer;
 
 impl Env {
     /// The time of the command as Unix time in microseconds.
@@ -60,6 +62,67 @@ pub(crate) fn config_get(call: &mut ConnectionCall<'_>) -> Result<(), CommandErr
     Ok(())
 }
 
+/// `CONFIG SET parameter value [parameter value ...]`: all of them, or none. What can be set is about SLOWLOG.
+pub(crate) fn config_set(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
+    let request = call.request;
+    if !request.len().is_multiple_of(2) {
+        return Err(CommandError::Syntax);
+    }
+    let settings = call.node.settings();
+    let mut found: Vec<(&str, &[u8])> = Vec::new();
+    for at in (2..request.len()).step_by(2) {
+        let name = request.arg(at);
+        let setting = settings
+            .iter()
+            .find(|(setting, _)| name.eq_ignore_ascii_case(setting.as_bytes()));
+        let Some((name, _)) = setting else {
+            let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+            let refused = format!("Unknown option or number of arguments for CONFIG SET - '{name}'");
+            return Err(CommandError::Other(refused));
+        };
+        if !matches!(name.as_str(), SLOWER_THAN | ENTRIES_MAX) {
+            return Err(cannot_set(name, "can't set immutable config"));
+        }
+        if found.iter().any(|(other, _)| other == name) {
+            return Err(cannot_set(name, "duplicate parameter"));
+        }
+        found.push((name, request.arg(at + 1)));
+    }
+    let mut numbers = Vec::new();
+    for &(name, value) in &found {
+        let (least, most) = match name {
+            SLOWER_THAN => (-1, i64::MAX),
+            _ => (0, SLOWLOG_ENTRIES_MAX as i64),
+        };
+        let number = parse_integer(value);
+        let number = number.ok_or_else(|| cannot_set(name, "argument couldn't be parsed into an integer"))?;
+        if !(least..=most).contains(&number) {
+            let range = format!("argument must be between {least} and {most} inclusive");
+            return Err(cannot_set(name, &range));
+        }
+        numbers.push(number);
+    }
+    for ((name, _), number) in found.into_iter().zip(numbers) {
+        match name {
+            SLOWER_THAN => call.node.slowlog().set_slower_than(number),
+            // Not negative, as just seen.
+            _ => call.node.slowlog().set_entries_max(number as usize),
+        }
+    }
+    call.reply().ok();
+    Ok(())
+}
+
+/// The settings that can be changed.
+const SLOWER_THAN: &str = "slowlog-log-slower-than";
+const ENTRIES_MAX: &str = "slowlog-max-len";
+
+fn cannot_set(name: &str, reason: &str) -> CommandError {
+    CommandError::Other(format!(
+        "CONFIG SET failed (possibly related to argument '{name}') - {reason}"
+    ))
+}
+
 /// `CONFIG HELP`
 pub(crate) fn config_help(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     call.write_help(
@@ -67,6 +130,8 @@ pub(crate) fn config_help(call: &mut ConnectionCall<'_>) -> Result<(), CommandEr
         &[
             "GET <pattern>",
             "    Return parameters matching the glob-like <pattern> and their values.",
+            "SET <directive> <value>",
+            "    Set the configuration <directive> to <value>.",
         ],
     )
 }
@@ -95,7 +160,7 @@ mod tests {
         assert_eq!(run_alone(Resp2, "CONFIG GET nothing"), "*0\r\n");
         assert_eq!(
             run_alone(Resp2, "CONFIG SET maxmemory 1"),
-            "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"
+            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - can't set immutable config\r\n"
         );
     }
 
@@ -120,7 +185,7 @@ mod tests {
 
     #[test]
     fn help_lists_itself_last() {
-        for container in ["CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "RL.RULE"] {
+        for container in ["CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "RL.RULE", "SLOWLOG"] {
             let help = run_alone(Resp2, &format!("{container} HELP"));
             let lines = help.lines().count() - 1;
             assert!(help.starts_with(&format!(

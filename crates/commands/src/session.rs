@@ -9,6 +9,20 @@ use tollgate_protocol::Proto;
 /// The longest name of a connection or of its library. Redis sets no bound of its own.
 pub const CLIENT_NAME_MAX_BYTES: usize = 4096;
 
+/// Which of its commands a connection wants answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplyMode {
+    /// All.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// All but the next.
+    SkipNext,
+    /// All but this one.
+    Skip,
+}
+
 /// The state of one connection.
 #[derive(Debug)]
 pub struct Session {
@@ -26,6 +40,10 @@ pub struct Session {
     pub no_evict: bool,
     /// CLIENT NO-TOUCH ON.
     pub no_touch: bool,
+    /// What CLIENT REPLY has set.
+    pub replies: ReplyMode,
+    /// Whether it reads what all others do: MONITOR.
+    pub is_monitor: bool,
     /// Where the client is.
     pub peer: SocketAddr,
     /// Where it connected to.
@@ -65,6 +83,8 @@ impl Session {
             close_after_reply: false,
             no_evict: false,
             no_touch: false,
+            replies: ReplyMode::On,
+            is_monitor: false,
             peer,
             local,
             created_us: now_us,
@@ -94,6 +114,8 @@ impl Session {
             close_after_reply: false,
             no_evict: false,
             no_touch: false,
+            replies: ReplyMode::On,
+            is_monitor: false,
             peer: nowhere,
             local: nowhere,
             created_us: 0,
@@ -179,6 +201,10 @@ impl Session {
             proto: self.proto,
             no_evict: self.no_evict,
             no_touch: self.no_touch,
+            is_monitor: self.is_monitor,
+            is_blocked: false,
+            listens_to: self.subscriptions.as_ref().map(|listening| listening.counts()),
+            queued: self.transaction.as_ref().map(|transaction| transaction.commands.len()),
             created_us: self.created_us,
             last_active_us: self.last_active_us,
             last_command: self.last_command,
@@ -190,7 +216,8 @@ impl Session {
         &self.name
     }
 
-    pub(crate) fn note_change(&mut self) {
+    /// Notes that what CLIENT LIST shows has changed.
+    pub fn note_change(&mut self) {
         self.changed = true;
     }
 
@@ -202,6 +229,12 @@ impl Session {
         self.name = Box::default();
         self.no_evict = false;
         self.no_touch = false;
+        if self.replies != ReplyMode::Skip {
+            self.replies = ReplyMode::On;
+        }
+        if std::mem::take(&mut self.is_monitor) {
+            node.end_monitor(self.id);
+        }
         self.transaction = None;
         self.watching = None;
         self.subscriptions = None;

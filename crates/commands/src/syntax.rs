@@ -77,10 +77,10 @@ fn is_token(word: &str) -> bool {
 
 fn value_type(name: &str) -> &'static str {
     match name {
-        "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" => "key",
+        "dst" | "key" | "key1" | "key2" | "newkey" | "source" | "src" | "destination" | "destkey" => "key",
         "pattern" => "pattern",
         "amount" | "b" | "c" | "client-id" | "count" | "cursor" | "increment" | "index" | "limit" | "numkeys"
-        | "max_burst" | "n" | "period" | "protover" | "quantity" | "seconds" => "integer",
+        | "max_burst" | "n" | "numlocal" | "numreplicas" | "period" | "protover" | "quantity" | "seconds" => "integer",
         _ => "string",
     }
 }

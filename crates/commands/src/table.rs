@@ -81,6 +81,12 @@ pub enum WorkerCommand {
     Watch,
     /// `UNWATCH`
     Unwatch,
+    /// `WAIT`
+    Wait,
+    /// `WAITAOF`
+    WaitAof,
+    /// `MONITOR`
+    Monitor,
 }
 
 /// A command, as `COMMAND` describes it (<https://redis.io/docs/latest/commands/command/>).
@@ -100,6 +106,10 @@ pub struct Spec {
     pub key_use: &'static [&'static str],
     /// The same for the keys after the first, where something else happens to them.
     pub later_key_use: &'static [&'static str],
+    /// What happens to the key in one call, where that depends on the options.
+    pub use_in_call: Option<fn(Request<'_>) -> &'static [&'static str]>,
+    /// Where channels are that a cluster would find by their slots, as `keys`.
+    pub channels: (i16, i16, i16),
     /// ACL categories that do not follow from the flags and the group.
     pub categories: &'static [&'static str],
     /// Tips for clients and proxies (<https://redis.io/docs/latest/develop/reference/command-tips/>).
@@ -130,6 +140,8 @@ impl Spec {
         counted: 0,
         key_use: &[],
         later_key_use: &[],
+        use_in_call: None,
+        channels: (0, 0, 0),
         categories: &[],
         tips: &[],
         group: "",
@@ -339,7 +351,13 @@ mod tests {
             assert!(!(writes && spec.has_flag("readonly")), "{}", spec.name);
             // What a script does with its keys, its flags do not say.
             if !spec.key_use.is_empty() && !matches!(spec.run, Run::Script(_)) {
-                assert_eq!(writes, spec.key_use[0] != "RO", "{}", spec.name);
+                let mut uses = spec.key_use.iter().chain(spec.later_key_use);
+                assert_eq!(
+                    writes,
+                    uses.any(|word| matches!(*word, "RW" | "OW" | "RM")),
+                    "{}",
+                    spec.name
+                );
             }
         }
     }

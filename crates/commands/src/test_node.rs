@@ -1,7 +1,7 @@
 //! A node for unit tests.
 
 use crate::node_view::{About, ClientInfo, NodeView, PolicyLabel, Totals};
-use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, ScriptsLimits, Session, WhenFull};
+use crate::{CommandError, Delivery, Env, KeyspaceLimits, PubSub, Scripts, ScriptsLimits, Session, SlowLog, WhenFull};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +18,10 @@ pub(crate) struct TestNode {
     pub scripts: Scripts,
     pub pubsub: Arc<PubSub>,
     pub delivered: RefCell<Vec<(usize, Delivery)>>,
+    /// Each pause, and nothing for its end.
+    pub paused: RefCell<Vec<Option<(u64, bool)>>>,
+    pub slowlog: SlowLog,
+    pub shown: RefCell<Option<Vec<u8>>>,
 }
 
 impl Default for TestNode {
@@ -49,6 +53,9 @@ impl Default for TestNode {
             }),
             pubsub: Arc::default(),
             delivered: RefCell::default(),
+            paused: RefCell::default(),
+            slowlog: SlowLog::new(1, 10_000, 128),
+            shown: RefCell::default(),
         }
     }
 }
@@ -67,9 +74,15 @@ impl NodeView for TestNode {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        [("maxmemory", "0"), ("save", ""), ("storage.idle_ms", "3600000")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec()
+        [
+            ("maxmemory", "0"),
+            ("save", ""),
+            ("slowlog-log-slower-than", "10000"),
+            ("slowlog-max-len", "128"),
+            ("storage.idle_ms", "3600000"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
     }
 
     fn rules(&self) -> Arc<RuleSet> {
@@ -123,6 +136,28 @@ impl NodeView for TestNode {
     fn unblock_client(&self, _: u64, _: bool) -> bool {
         false
     }
+
+    fn pause_clients(&self, until_us: u64, all: bool) {
+        self.paused.borrow_mut().push(Some((until_us, all)));
+    }
+
+    fn unpause_clients(&self) {
+        self.paused.borrow_mut().push(None);
+    }
+
+    fn slowlog(&self) -> &SlowLog {
+        &self.slowlog
+    }
+
+    fn is_monitored(&self) -> bool {
+        self.shown.borrow().is_some()
+    }
+
+    fn show(&self, lines: Vec<u8>) {
+        self.shown.borrow_mut().get_or_insert_default().extend(lines);
+    }
+
+    fn end_monitor(&self, _: u64) {}
 
     fn close_client(&self, id: u64) -> bool {
         self.closed.borrow_mut().push(id);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::io::{Interest, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tollgate_commands::{Blocking, CheckQueue, CommandError, Env, KeyNeed, Popped, Spec, Wakeup};
+use tollgate_commands::{Blocking, CheckQueue, CommandError, Env, KeyNeed, Popped, Spec, Wait, Wakeup, WorkerCommand};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::Space;
 
@@ -50,6 +50,11 @@ impl Blocked {
         waiting.unblocked.store(true, Ordering::Release);
         waiting.wakeup.call();
         true
+    }
+
+    /// Whether a connection waits.
+    pub fn has(&self, connection: u64) -> bool {
+        self.lock().contains_key(&connection)
     }
 
     /// How many wait.
@@ -198,6 +203,49 @@ impl Worker {
         Ok(())
     }
 
+    /// Runs WAIT or WAITAOF, and writes its reply. Nothing that it waits for ever comes.
+    pub async fn run_wait(
+        self: &Rc<Self>,
+        command: WorkerCommand,
+        connection: u64,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Wait, CommandError> {
+        let wait = Wait::parse(command, request)?;
+        if wait.is_satisfied {
+            return Ok(wait);
+        }
+        let deadline = wait.timeout.filter(|timeout| *timeout < SLEEP_MAX);
+        let deadline = deadline.map(|timeout| Instant::now() + timeout);
+        let registered = self.leave_word(connection, 0, &[]).await;
+        let waiting = &registered.waiting;
+        loop {
+            self.send_before_waiting(connection, out).await;
+            match self.until_called(connection, &waiting.wakeup, deadline).await {
+                Over::Called if waiting.unblocked.load(Ordering::Acquire) => {
+                    return match waiting.with_error.load(Ordering::Relaxed) {
+                        true => Err(CommandError::Unblocked),
+                        false => Ok(wait),
+                    };
+                }
+                Over::Called | Over::Owing => {}
+                Over::Timeout | Over::Gone => return Ok(wait),
+            }
+        }
+    }
+
+    /// Waits until called, but no longer than that. `false` if the client is gone, or is to go.
+    pub async fn until_called_or(&self, connection: u64, wakeup: &Wakeup, longest: Duration) -> bool {
+        let deadline = Some(Instant::now() + longest.min(SLEEP_MAX));
+        loop {
+            match self.until_called(connection, wakeup, deadline).await {
+                Over::Called | Over::Timeout => return true,
+                Over::Owing => self.send_before_waiting(connection, &mut Vec::new()).await,
+                Over::Gone => return false,
+            }
+        }
+    }
+
     /// Leaves word at keys, which are held meanwhile.
     async fn leave_word<'a>(self: &'a Rc<Self>, connection: u64, db: u8, needs: &[KeyNeed]) -> Registered<'a> {
         let waiting = Arc::<Waiting>::default();
@@ -262,7 +310,7 @@ impl Worker {
     }
 
     /// Sends the replies to what came before a command that waits.
-    async fn send_before_waiting(&self, connection: u64, out: &mut Vec<u8>) {
+    pub async fn send_before_waiting(&self, connection: u64, out: &mut Vec<u8>) {
         let Some(link) = self.link_of(connection) else { return };
         self.counters().sent_bytes.add(out.len() as u64);
         // A client that is gone is noticed next.

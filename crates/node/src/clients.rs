@@ -65,9 +65,23 @@ impl Clients {
         client
     }
 
+    /// Notes what a session has become before its connection waits, which may take long.
+    pub fn note(&self, session: &mut Session) {
+        let client = self.by_id.lock().get(&session.id).cloned();
+        if let Some(client) = client {
+            client.note(session);
+        }
+    }
+
     /// Removes a connection that has ended.
     pub fn remove(&self, id: u64) {
         self.by_id.lock().remove(&id);
+    }
+
+    /// What CLIENT LIST says of one connection.
+    pub fn info(&self, id: u64) -> Option<ClientInfo> {
+        let client = self.by_id.lock().get(&id).cloned();
+        client.map(|client| client.info())
     }
 
     /// The worker that has a connection.

@@ -241,6 +241,7 @@ impl Connection {
                     }
                     self.scanner.set_authenticated(self.session.authenticated);
                     if turn.is_large() {
+                        turn.finish_muted(&self.session).await;
                         turn.finish(&self.session).await;
                         if let Err(end) = self.write(turn.out()).await {
                             break Err(end);
@@ -259,6 +260,7 @@ impl Connection {
                 }
             }
         };
+        turn.finish_muted(&self.session).await;
         if !(end.is_ok() && turn.join_round(&self.link, commands)) {
             turn.finish(&self.session).await;
         }

@@ -13,7 +13,7 @@ use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tollgate_commands::{Batch, COMMANDS_AHEAD, CheckQueue, Env};
 
 /// Bytes of a turn up to which its commands may be left to others; more are a pipeline, which is worth a turn of its own.
@@ -22,8 +22,6 @@ pub const JOINED_BYTES_MAX: usize = 512;
 const SPARE_BATCHES: usize = 64;
 /// Bytes of replies that are kept room for.
 const KEPT_REPLY_BYTES: usize = 256 * 1024;
-/// Turns from which on it pays to ask for the processor time of running them.
-const TURNS_TIMED: usize = 8;
 
 /// Turns that wait to be run by a worker.
 #[derive(Debug, Default)]
@@ -45,6 +43,7 @@ struct Memory {
 /// The commands of a turn.
 #[derive(Debug)]
 struct JoinedTurn {
+    connection: u64,
     link: Rc<Link>,
     batch: Batch,
     /// When it was read.
@@ -95,11 +94,12 @@ impl Joined {
 
 impl Worker {
     /// Takes the commands of a turn that was read at `started`; they are run, and answered, with those of others.
-    pub fn join(&self, batch: &mut Batch, link: &Rc<Link>, started: Instant) {
+    pub fn join(&self, batch: &mut Batch, connection: u64, link: &Rc<Link>, started: Instant) {
         link.enter_round();
         self.wake_decider();
         let empty = self.joined.spare.borrow_mut().pop().unwrap_or_default();
         self.joined.turns.borrow_mut().push_back(JoinedTurn {
+            connection,
             link: Rc::clone(link),
             batch: std::mem::replace(batch, empty),
             started,
@@ -108,19 +108,17 @@ impl Worker {
 
     /// Runs turns that wait, until there are none or others should have their chance.
     pub fn run_joined(self: &Rc<Self>) {
-        let count = self.joined.turns.borrow().len();
-        if count == 0 {
+        if self.joined.is_empty() {
             return;
         }
-        let stretch = match count {
-            ..TURNS_TIMED => Stretch::short(Instant::now()),
-            _ => Stretch::long(),
-        };
+        let stretch = Stretch::short(Instant::now());
         let now_us = self.node.clock.at(stretch.started());
         let counters = self.counters();
         // A command may end the round of checks, but never comes here.
         let mut memory = self.joined.memory.borrow_mut();
         let memory = &mut *memory;
+        let slow_from = self.node.slowlog.slower_than();
+        let mut read_at = stretch.started();
         let mut warmed = 0;
         loop {
             if warmed == 0 {
@@ -130,8 +128,8 @@ impl Worker {
                 break;
             };
             warmed -= 1;
-            self.run_one(turn, now_us, memory);
-            if stretch.started().elapsed() >= SLICE {
+            self.run_one(turn, now_us, memory, (&mut read_at, slow_from));
+            if read_at.saturating_duration_since(stretch.started()) >= SLICE {
                 break;
             }
         }
@@ -167,7 +165,15 @@ impl Worker {
     }
 
     /// Runs the commands of a turn; if one of them takes longer, a task of its own goes on with it.
-    fn run_one(self: &Rc<Self>, turn: JoinedTurn, now_us: u64, memory: &mut Memory) {
+    ///
+    /// The clock is read after each command, which is measured from `read_at`, the reading before.
+    fn run_one(
+        self: &Rc<Self>,
+        turn: JoinedTurn,
+        now_us: u64,
+        memory: &mut Memory,
+        (read_at, slow_from): (&mut Instant, Duration),
+    ) {
         let Memory { queue, replies, done } = memory;
         let start = replies.len();
         for at in 0..turn.batch.len() {
@@ -189,7 +195,14 @@ impl Worker {
                 late.turn.link.phase.set(Phase::Turn);
                 self.joined.late.set(self.joined.late.get() + 1);
                 tokio::task::spawn_local(Rc::clone(self).finish_late(late));
+                *read_at = Instant::now();
                 return;
+            }
+            let now = Instant::now();
+            let took = now.saturating_duration_since(*read_at);
+            *read_at = now;
+            if took >= slow_from {
+                self.note_slow(took, Some(turn.connection), spec, request);
             }
         }
         let end = replies.len();
@@ -220,7 +233,12 @@ impl Worker {
                     }
                 }
             };
+            let started = Instant::now();
             self.finish(work, &env, &mut queue, spec, request, &mut out).await;
+            let took = started.elapsed();
+            if took >= self.node.slowlog.slower_than() {
+                self.note_slow(took, Some(turn.connection), spec, request);
+            }
             debug_assert!(queue.is_empty());
         }
         self.joined.late.set(self.joined.late.get() - 1);

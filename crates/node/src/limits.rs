@@ -6,6 +6,7 @@
 
 use crate::config::Kind::{Bytes, Count, Millis};
 use crate::config::key::section;
+use tollgate_commands::SLOWLOG_ENTRIES_MAX;
 use tollgate_limiter::RULES_MAX;
 
 /// What there is to know about one bound.
@@ -167,6 +168,10 @@ bounds! {
     random_picks / RandomPicks: 1_000_000, Count(1, 1 << 32), "elements",
         "the command gets the error",
         "ERR too many random elements";
+    /// Entries of SLOWLOG; CONFIG SET slowlog-max-len changes it.
+    slowlog_entries / SlowlogEntries: 128, Count(0, SLOWLOG_ENTRIES_MAX as u64), "entries",
+        "the oldest entry of the worker is forgotten",
+        "";
     /// Rules of the file.
     rules / Rules: RULES_MAX, Count(0, RULES_MAX as u64), "rules",
         "the node does not start",

@@ -26,6 +26,8 @@ pub struct Link {
     pub phase: Cell<Phase>,
     /// Whether it should end after its turn.
     leave: Cell<bool>,
+    /// Whether that is so because it was killed: then it runs nothing more.
+    killed: Cell<bool>,
     /// Whether its last turn waits in the worker's round, or is run there.
     in_round: Cell<bool>,
     /// Whether the task waits for the end of that.
@@ -48,6 +50,7 @@ impl Link {
             phase: Cell::new(Phase::Idle),
             proto: Cell::default(),
             leave: Cell::new(false),
+            killed: Cell::new(false),
             in_round: Cell::new(false),
             awaits_round: Cell::new(false),
             broken: Cell::new(false),
@@ -66,6 +69,17 @@ impl Link {
     pub fn ask_to_leave(&self) {
         self.leave.set(true);
         self.wake();
+    }
+
+    /// As [`Link::ask_to_leave`], of one that is to run nothing more.
+    pub fn kill(&self) {
+        self.killed.set(true);
+        self.ask_to_leave();
+    }
+
+    /// Whether it is to run nothing more.
+    pub fn is_killed(&self) -> bool {
+        self.killed.get()
     }
 
     /// Whether it should end.

@@ -20,8 +20,8 @@ use tollgate_store::slot_of;
 /// more than connections and loans have, so the channel needs no bound of its own.
 #[derive(Debug)]
 pub enum KeyJob {
-    /// Lend a key to a run, once it is free.
-    Lend(KeyNeed, RunId, oneshot::Sender<Result<Loan, CommandError>>),
+    /// Lend keys to a run, each once it is free and in this order.
+    Lend(Vec<KeyNeed>, RunId, oneshot::Sender<Result<Vec<Loan>, CommandError>>),
     /// A loan comes back.
     Return(Loan),
     /// The whole shard is for that run.
@@ -36,6 +36,8 @@ pub enum KeyJob {
     PassOn(u8, Box<[u8]>, Arc<Wakeup>),
     /// A published message.
     Deliver(Delivery),
+    /// Lines for those who monitor.
+    Show(Arc<[u8]>),
     /// Call the one that waits behind this one: a call was of no use to it.
     CallNext(u8, Box<[u8]>, Arc<Wakeup>),
     /// Do one bounded step of a command over all shards.
@@ -143,14 +145,20 @@ impl Keys {
         if matches!(self.access, Access::Local) && worker.node.workers() > 1 {
             self.access = Access::Some(Arc::clone(&worker.node.borrowing).read_owned().await);
         }
-        for need in needs {
-            if is_own(&need) {
-                worker.until_free(&need.key, Some(self.run)).await;
-                self.hold(&need.key);
-            } else {
-                let loan = worker.borrow(&need, self.run).await?;
-                worker.shard.borrow_mut().admit(loan, self.run);
-                worker.counters().keys_borrowed.add(1);
+        // Those of a shard are next to each other: it has a range of slots, and they are sorted by slot.
+        for needs in needs.chunk_by(|a, b| worker.owner_of(&a.key) == worker.owner_of(&b.key)) {
+            if needs.first().is_some_and(is_own) {
+                for need in needs {
+                    worker.until_free(&need.key, Some(self.run)).await;
+                    self.hold(&need.key);
+                }
+                continue;
+            }
+            for needs in needs.chunks(LENT_AT_ONCE) {
+                for loan in worker.borrow(needs, self.run).await? {
+                    worker.shard.borrow_mut().admit(loan, self.run);
+                }
+                worker.counters().keys_borrowed.add(needs.len() as u64);
             }
         }
         Ok(())
@@ -220,17 +228,35 @@ impl Drop for Keys {
     }
 }
 
-/// A loan on its way. If nobody takes it, it goes back.
+/// Keys that are lent together: as many as take a worker about as long as a turn.
+const LENT_AT_ONCE: usize = 256;
+
+/// Loans that are put together. What is not sent is taken back.
+struct Lending<'a> {
+    worker: &'a Worker,
+    needs: Vec<KeyNeed>,
+    run: RunId,
+    /// Of the first of `needs`.
+    loans: Vec<Loan>,
+}
+
+impl Drop for Lending<'_> {
+    fn drop(&mut self) {
+        self.loans.drain(..).for_each(|loan| self.worker.take_back(loan));
+    }
+}
+
+/// Loans on their way. If nobody takes them, they go back.
 struct Arriving<'a> {
     worker: &'a Worker,
     owner: usize,
-    answer: oneshot::Receiver<Result<Loan, CommandError>>,
+    answer: oneshot::Receiver<Result<Vec<Loan>, CommandError>>,
 }
 
 impl Drop for Arriving<'_> {
     fn drop(&mut self) {
         self.answer.close();
-        if let Ok(Ok(loan)) = self.answer.try_recv() {
+        for loan in self.answer.try_recv().into_iter().flatten().flatten() {
             self.worker.node.key_job(self.owner, KeyJob::Return(loan));
         }
     }
@@ -275,10 +301,11 @@ impl Worker {
         }
     }
 
-    async fn borrow(&self, need: &KeyNeed, run: RunId) -> Result<Loan, CommandError> {
+    /// Borrows keys of one other shard.
+    async fn borrow(&self, needs: &[KeyNeed], run: RunId) -> Result<Vec<Loan>, CommandError> {
         let (reply_to, answer) = oneshot::channel();
-        let owner = self.owner_of(&need.key);
-        self.node.key_job(owner, KeyJob::Lend(need.clone(), run, reply_to));
+        let owner = needs.first().map_or(self.index, |need| self.owner_of(&need.key));
+        self.node.key_job(owner, KeyJob::Lend(needs.to_vec(), run, reply_to));
         let mut arriving = Arriving {
             worker: self,
             owner,
@@ -288,11 +315,38 @@ impl Worker {
         (&mut arriving.answer).await.unwrap_or(Err(CommandError::TryAgain))
     }
 
-    fn lend(&self, need: &KeyNeed, run: RunId, reply_to: oneshot::Sender<Result<Loan, CommandError>>) {
+    /// Lends keys that are free, from the front of what is wanted.
+    ///
+    /// # Errors
+    /// One of them is no key.
+    fn lend_free(&self, lending: &mut Lending<'_>) -> Result<(), CommandError> {
         self.decide_checks();
-        let loan = self.shard.borrow_mut().lend(need.space, &need.key, run);
-        if let Err(Ok(loan)) = reply_to.send(loan) {
-            self.take_back(loan);
+        while let Some(need) = lending.needs.get(lending.loans.len())
+            && self.shard.borrow().may_lend(&need.key, lending.run)
+        {
+            let loan = self.shard.borrow_mut().lend(need.space, &need.key, lending.run)?;
+            lending.loans.push(loan);
+        }
+        Ok(())
+    }
+
+    /// Lends keys, each once it is free.
+    async fn lend(&self, mut lending: Lending<'_>, mut reply_to: oneshot::Sender<Result<Vec<Loan>, CommandError>>) {
+        loop {
+            let lent = self.lend_free(&mut lending);
+            let next = lending.needs.get(lending.loans.len());
+            let (Ok(()), Some(next)) = (&lent, next) else {
+                let answer = lent.map(|()| std::mem::take(&mut lending.loans));
+                if let Err(Ok(loans)) = reply_to.send(answer) {
+                    loans.into_iter().for_each(|loan| self.take_back(loan));
+                }
+                // What an error has left of them goes back.
+                return;
+            };
+            tokio::select! {
+                () = self.until_lendable(&next.key, lending.run) => {}
+                () = reply_to.closed() => return,
+            }
         }
     }
 
@@ -307,19 +361,26 @@ impl Worker {
     pub async fn run_key_jobs(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<KeyJob>) {
         while let Some(job) = jobs.recv().await {
             match job {
-                KeyJob::Lend(need, run, reply_to) => {
-                    if self.shard.borrow().may_lend(&need.key, run) {
-                        self.lend(&need, run, reply_to);
-                        continue;
-                    }
+                KeyJob::Lend(needs, run, reply_to) => {
                     let worker = Rc::clone(&self);
-                    tokio::task::spawn_local(async move {
-                        let mut reply_to = reply_to;
-                        tokio::select! {
-                            () = worker.until_lendable(&need.key, run) => worker.lend(&need, run, reply_to),
-                            () = reply_to.closed() => {}
-                        }
-                    });
+                    let are_free = {
+                        let shard = self.shard.borrow();
+                        needs.iter().all(|need| shard.may_lend(&need.key, run))
+                    };
+                    let lend = async move {
+                        let lending = Lending {
+                            worker: &worker,
+                            needs,
+                            run,
+                            loans: Vec::new(),
+                        };
+                        worker.lend(lending, reply_to).await;
+                    };
+                    match are_free {
+                        // It does not wait for anything.
+                        true => lend.await,
+                        false => drop(tokio::task::spawn_local(lend)),
+                    }
                 }
                 KeyJob::Return(loan) => self.take_back(loan),
                 KeyJob::Freeze(run, frozen) => {
@@ -361,6 +422,7 @@ impl Worker {
                     tokio::task::yield_now().await;
                 }
                 KeyJob::Deliver(delivery) => self.push_message(&delivery),
+                KeyJob::Show(lines) => self.push_shown(&lines),
             }
         }
     }

@@ -128,7 +128,7 @@ impl Mailbox {
             self.aside.count_one();
             return;
         }
-        let mut running = Running::new(posted, self.spare.take().unwrap_or_default());
+        let mut running = Running::new(posted, connection, self.spare.take().unwrap_or_default());
         match running.run(&self.worker, slice_started) {
             Flow::Done => self.spare = Some(running.answer()),
             Flow::Yield | Flow::Wait => {
@@ -167,7 +167,7 @@ impl Aside {
                 waiting.remove(&connection);
                 return;
             };
-            running = Running::new(next, queue);
+            running = Running::new(next, Some(connection), queue);
         }
     }
 }
@@ -175,6 +175,8 @@ impl Aside {
 /// A batch under way.
 struct Running {
     posted: Posted,
+    /// Where its commands come from, if that is known.
+    connection: Option<u64>,
     /// How many of its commands are answered or queued.
     taken: usize,
     /// What is left of the command that comes next, and its circumstances.
@@ -184,7 +186,7 @@ struct Running {
 }
 
 impl Running {
-    fn new(posted: Posted, mut queue: CheckQueue) -> Self {
+    fn new(posted: Posted, connection: Option<u64>, mut queue: CheckQueue) -> Self {
         queue.start(true);
         Self {
             replies: Replies {
@@ -192,6 +194,7 @@ impl Running {
                 ends: Vec::with_capacity(posted.batch.len()),
             },
             posted,
+            connection,
             taken: 0,
             work: None,
             queue,
@@ -203,7 +206,12 @@ impl Running {
         if let Some((work, env)) = self.work.take() {
             if let Some((spec, _, _, request)) = self.posted.batch.get(self.taken) {
                 let out = &mut self.replies.bytes;
+                let started = Instant::now();
                 worker.finish(work, &env, &mut self.queue, spec, request, out).await;
+                let took = started.elapsed();
+                if took >= worker.node.slowlog.slower_than() {
+                    worker.note_slow(took, self.connection, spec, request);
+                }
             }
             self.taken += 1;
             return;
@@ -218,6 +226,8 @@ impl Running {
     /// Goes on until the batch is done or the slice is over; no longer than that by more than one policy may take.
     fn run(&mut self, worker: &Rc<Worker>, slice_started: Instant) -> Flow {
         let now_us = worker.node.clock.at(slice_started);
+        let slow_from = worker.node.slowlog.slower_than();
+        let mut since = Instant::now();
         let out = &mut self.replies.bytes;
         while let Some((spec, db, proto, request)) = self.posted.batch.get(self.taken) {
             if self.taken.is_multiple_of(COMMANDS_AHEAD) {
@@ -241,8 +251,16 @@ impl Running {
                 }
             }
             // What was queued costs nothing yet; anything else may have asked a slow policy.
-            if self.queue.is_empty() && slice_started.elapsed() >= SLICE && self.taken < self.posted.batch.len() {
-                return Flow::Yield;
+            if self.queue.is_empty() {
+                let now = Instant::now();
+                let took = now.saturating_duration_since(since);
+                since = now;
+                if took >= slow_from {
+                    worker.note_slow(took, self.connection, spec, request);
+                }
+                if now.saturating_duration_since(slice_started) >= SLICE && self.taken < self.posted.batch.len() {
+                    return Flow::Yield;
+                }
             }
         }
         // Each queued check carries its own database and protocol.

@@ -7,7 +7,9 @@ use crate::config::Config;
 use crate::limits::Bound;
 use crate::loans::KeyJob;
 use crate::metrics::{Counter, Metrics};
+use crate::monitors::Monitors;
 use crate::order::Lost;
+use crate::pause::{Attention, Pause};
 use crate::remote::{Batch, CheckResult, Job, Replies};
 use crate::worker::Control;
 use std::net::SocketAddr;
@@ -17,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot};
 use tollgate_commands::{
     About, CommandError, CommandTable, Delivery, DirectCheck, KeyspaceAnswer, KeyspaceOp, PolicyLabel, PubSub, Scripts,
-    ScriptsLimits,
+    ScriptsLimits, SlowLog,
 };
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::ScanLimits;
@@ -52,8 +54,16 @@ pub struct Node {
     pub pubsub: Arc<PubSub>,
     /// The connections that wait for a key to have something.
     pub blocked: Blocked,
+    /// What turns have to look after besides their commands.
+    pub attention: Attention,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// The commands that took long.
+    pub slowlog: SlowLog,
+    /// Who monitors.
+    pub monitors: Monitors,
     /// Bytes of messages on their way to each worker.
-    on_their_way_bytes: Vec<AtomicUsize>,
+    pub(crate) on_their_way_bytes: Vec<AtomicUsize>,
     /// Held by every run that has keys of other shards, and all of it by one that has the whole node.
     pub borrowing: Arc<RwLock<()>>,
     mailboxes: Vec<mpsc::Sender<Job>>,
@@ -122,6 +132,11 @@ impl Node {
             scripts: limits.scripts,
             bytes: limits.script_bytes,
         });
+        let slowlog = SlowLog::new(
+            outboxes.mailboxes.len(),
+            parts.config.slowlog.slower_than_us,
+            limits.slowlog_entries,
+        );
         let mut loads = Vec::new();
         loads.resize_with(outboxes.mailboxes.len(), AtomicUsize::default);
         let workers = outboxes.mailboxes.len();
@@ -142,6 +157,10 @@ impl Node {
             scripts,
             pubsub: Arc::default(),
             blocked: Blocked::default(),
+            attention: Attention::default(),
+            pause: Pause::default(),
+            slowlog,
+            monitors: Monitors::default(),
             on_their_way_bytes: (0..workers).map(|_| AtomicUsize::default()).collect(),
             borrowing: Arc::default(),
             mailboxes: outboxes.mailboxes,
@@ -264,6 +283,9 @@ impl Node {
     /// A connection has ended.
     pub fn connection_ended(&self, worker: usize, id: u64) {
         self.clients.remove(id);
+        if self.attention.get() & Attention::MONITORED != 0 {
+            self.monitors.remove(id, &self.attention);
+        }
         self.unplace_connection(worker);
     }
 

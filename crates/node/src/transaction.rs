@@ -6,14 +6,16 @@
 use crate::keyspace;
 use crate::limits::Bound;
 use crate::loans::{KeyJob, Keys};
+use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, Published, Run, ScriptCommand, ScriptStep,
-    Session, Spec, Step, Transaction, UndoLog, Watching, WorkerCommand,
+    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, Needs, NodeView, Published, Run, ScriptCommand,
+    ScriptStep, Session, ShownSource, Spec, Step, Transaction, UndoLog, Wait, Watching, WorkerCommand, is_shown,
+    write_shown,
 };
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space};
@@ -62,6 +64,7 @@ impl Worker {
         request: Request<'_>,
         out: &mut Vec<u8>,
     ) {
+        session.note_change();
         let done = match command {
             WorkerCommand::Multi if session.transaction.is_some() => {
                 Err(CommandError::Refused("MULTI calls can not be nested"))
@@ -81,7 +84,21 @@ impl Worker {
                 Err(CommandError::Refused("WATCH inside MULTI is not allowed"))
             }
             WorkerCommand::Watch => self.watch(session, env, request).await,
-            WorkerCommand::Exec => return self.exec(session, env, out).await,
+            WorkerCommand::Exec => return self.exec(session, env, request, out).await,
+            WorkerCommand::Wait | WorkerCommand::WaitAof => {
+                self.node.clients.note(session);
+                match self.run_wait(command, session.id, request, out).await {
+                    Ok(wait) => return wait.write(&mut ReplyWriter::new(out, env.proto)),
+                    Err(error) => Err(error),
+                }
+            }
+            // As in Redis, who says it twice is answered once.
+            WorkerCommand::Monitor if session.is_monitor => return,
+            WorkerCommand::Monitor => {
+                session.is_monitor = true;
+                self.node.monitors.add(self.index, session.id, &self.node.attention);
+                Ok(())
+            }
         };
         match done {
             Ok(()) => ReplyWriter::new(out, env.proto).ok(),
@@ -109,7 +126,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn exec(self: &Rc<Self>, session: &mut Session, env: &Env, out: &mut Vec<u8>) {
+    async fn exec(self: &Rc<Self>, session: &mut Session, env: &Env, request: Request<'_>, out: &mut Vec<u8>) {
         let watching = session.watching.take();
         let Some(transaction) = session.transaction.take() else {
             session.watching = watching;
@@ -144,9 +161,17 @@ impl Worker {
                 logs: transaction.has_scripts().then(Vec::new),
                 slice_started: Instant::now(),
                 now_us,
+                shown: self.node.is_monitored().then(Vec::new),
             };
             session.published = exec.logs.is_some().then(Vec::new);
             let needs = exec.run(&transaction, session, out).await;
+            if let Some(mut shown) = exec.shown
+                && needs.is_ok()
+            {
+                let env = self.env(now_us, session.db, env.proto);
+                write_shown(&env, ShownSource::Client(session.peer), "exec", request, &mut shown);
+                self.node.show(shown);
+            }
             let logs = exec.logs.unwrap_or_default();
             let published = session.published.take().unwrap_or_default();
             let Err(needs) = needs else {
@@ -222,16 +247,25 @@ struct Exec<'a> {
     logs: Option<Vec<UndoLog>>,
     slice_started: Instant,
     now_us: u64,
+    /// What monitors are to read, if there are monitors.
+    shown: Option<Vec<u8>>,
 }
 
 impl Exec<'_> {
     /// Runs all commands and writes the reply, unless a script needs more keys.
     async fn run(&mut self, transaction: &Transaction, session: &mut Session, out: &mut Vec<u8>) -> Result<(), Needs> {
         ReplyWriter::new(out, session.proto).array(transaction.commands.len());
+        let slow_from = self.worker.node.slowlog.slower_than();
+        let mut since = Instant::now();
         let mut index = 0;
         while let Some((spec, _, _, request)) = transaction.commands.get(index) {
             index += 1;
             let env = self.worker.env(self.now_us, session.db, session.proto);
+            if let Some(shown) = &mut self.shown
+                && is_shown(spec)
+            {
+                write_shown(&env, ShownSource::Client(session.peer), spec.name, request, shown);
+            }
             match spec.run {
                 Run::Connection(run) => {
                     let mut call = ConnectionCall {
@@ -250,7 +284,17 @@ impl Exec<'_> {
                     let published = self.script(command, &env, request, out).await?;
                     session.published.get_or_insert_default().extend(published);
                 }
-                // UNWATCH, the only one that is queued: EXEC has forgotten what was watched.
+                Run::Worker(command @ (WorkerCommand::Wait | WorkerCommand::WaitAof)) => {
+                    // Nothing waits here.
+                    match Wait::parse(command, request) {
+                        Ok(wait) => wait.write(&mut ReplyWriter::new(out, session.proto)),
+                        Err(error) => error.write(out, session.proto),
+                    }
+                }
+                Run::Worker(WorkerCommand::Monitor) => {
+                    CommandError::Refused("MONITOR isn't allowed for DENY BLOCKING client").write(out, session.proto);
+                }
+                // UNWATCH: EXEC has forgotten what was watched.
                 Run::Worker(_) => ReplyWriter::new(out, session.proto).ok(),
                 Run::Container => CommandError::Syntax.write(out, session.proto),
                 // What would wait elsewhere answers at once here.
@@ -260,17 +304,24 @@ impl Exec<'_> {
             }
             // The connection is closed for a reply that is too large; all commands are run all the same.
             out.truncate(self.worker.node.config.limits.output_bytes.saturating_add(1));
-            self.take_turns().await;
+            let now = self.take_turns().await;
+            let took = now.saturating_duration_since(since);
+            since = now;
+            if took >= slow_from {
+                self.worker.note_slow(took, Some(session.id), spec, request);
+            }
         }
         Ok(())
     }
 
-    /// Lets others run if this has had its slice: its keys are held.
-    async fn take_turns(&mut self) {
-        if self.slice_started.elapsed() >= crate::turn::SLICE {
+    /// Lets others run if this has had its slice: its keys are held. Answers when that was looked at.
+    async fn take_turns(&mut self) -> Instant {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.slice_started) >= crate::turn::SLICE {
             tokio::task::yield_now().await;
             self.slice_started = Instant::now();
         }
+        now
     }
 
     async fn in_shard(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) {
@@ -320,9 +371,9 @@ impl Exec<'_> {
             }
         };
         loop {
-            let started = Instant::now();
+            let stretch = Stretch::long();
             let step = self.worker.script_slice(&mut run, self.keys, request, out);
-            run.note_spent(started.elapsed());
+            run.note_spent(stretch.end(self.worker.counters()));
             match step {
                 ScriptStep::Done => break,
                 ScriptStep::Yield => tokio::task::yield_now().await,
@@ -333,6 +384,9 @@ impl Exec<'_> {
             // What comes after it has a log of its own: each takes back to where it began.
             logs.extend(run.take_log());
             logs.push(UndoLog::default());
+        }
+        if let Some(shown) = &mut self.shown {
+            shown.extend(run.take_shown());
         }
         Ok(run.take_published())
     }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    COMMANDS_AHEAD, CheckQueue, CommandError, ConnectionCall, Env, LastCommand, Run, Session, Spec, Warmer,
+    COMMANDS_AHEAD, CheckQueue, CommandError, ConnectionCall, Env, LastCommand, ReplyMode, Run, Session, Spec, Warmer,
 };
 use tollgate_protocol::{ReplyWriter, Request, look_ahead};
 use tollgate_store::slot_of;
@@ -132,6 +132,12 @@ pub struct Turn<'a> {
     started: Instant,
     /// When this worker last had the chance to do something else.
     slice_started: Instant,
+    /// When the clock was read last: what a command takes is measured from there.
+    read_at: Instant,
+    /// Commands that take so long are noted.
+    slow_from: Duration,
+    /// The bytes of finished replies that are kept, while the connection wants no more of them.
+    kept: Option<usize>,
 }
 
 impl<'a> Turn<'a> {
@@ -149,17 +155,49 @@ impl<'a> Turn<'a> {
             may_join: false,
             started,
             slice_started: started,
+            read_at: started,
+            slow_from: worker.node.slowlog.slower_than(),
+            kept: None,
         }
+    }
+
+    /// Starts to measure from now.
+    fn read_clock(&mut self) {
+        self.read_at = Instant::now();
+    }
+
+    /// Notes a command that has taken from `since` to the last reading of the clock, if that was long.
+    fn note_if_slow(&self, since: Instant, spec: &Spec, request: Request<'_>) {
+        let took = self.read_at.saturating_duration_since(since);
+        if took >= self.slow_from {
+            self.worker.note_slow(took, Some(self.connection), spec, request);
+        }
+    }
+
+    /// The worker of the connection.
+    pub(crate) fn worker(&self) -> &'a Rc<Worker> {
+        self.worker
+    }
+
+    /// See [`Turn::run_muted`].
+    pub(crate) fn kept_mut(&mut self) -> &mut Option<usize> {
+        &mut self.kept
+    }
+
+    /// Notes that the turn waits.
+    pub(crate) fn broke(&mut self) {
+        self.buffers.unbroken = false;
     }
 
     /// Says how many bytes its requests have: those of small turns may be left to be run with those of others.
     pub fn may_join(&mut self, bytes: usize) {
-        self.may_join = bytes <= JOINED_BYTES_MAX;
+        self.may_join = bytes <= JOINED_BYTES_MAX && self.worker.node.attention.get() == 0;
     }
 
     /// Reads the clock again, after a wait that was not short.
     pub fn refresh_clock(&mut self) {
-        self.now_us = self.worker.node.clock.now_us();
+        self.read_clock();
+        self.now_us = self.worker.node.clock.at(self.read_at);
     }
 
     /// The replies of finished segments.
@@ -172,7 +210,7 @@ impl<'a> Turn<'a> {
         self.buffers.out.len() + self.buffers.local.len() >= LARGE_OUT_BYTES
     }
 
-    fn env(&self, session: &Session) -> Env {
+    pub(crate) fn env(&self, session: &Session) -> Env {
         self.worker.env(self.now_us, session.db, session.proto)
     }
 
@@ -193,7 +231,18 @@ impl<'a> Turn<'a> {
 
     /// Runs a request, or queues it, or sends it on its way.
     pub async fn run(&mut self, session: &mut Session, request: Request<'_>) {
-        let env = self.env(session);
+        match session.replies {
+            ReplyMode::On => self.execute(session, request).await,
+            _ => self.run_muted(session, request).await,
+        }
+        if session.replies != ReplyMode::On {
+            session.next_reply();
+        }
+    }
+
+    /// As [`Turn::run`], for one whose reply is wanted.
+    pub(crate) async fn execute(&mut self, session: &mut Session, request: Request<'_>) {
+        let mut env = self.env(session);
         let resolved = self
             .worker
             .node
@@ -227,6 +276,12 @@ impl<'a> Turn<'a> {
                 return self.refuse(&env, &error).await;
             }
         };
+        if self.worker.node.attention.get() != 0 {
+            if !self.attend(session, spec, request).await {
+                return;
+            }
+            env = self.env(session);
+        }
         if let Some(transaction) = &mut session.transaction
             && transaction::is_queued(spec)
         {
@@ -234,6 +289,7 @@ impl<'a> Turn<'a> {
                 Ok(()) => self.write_queued(&env).await,
                 Err(error) => self.refuse(&env, &error).await,
             }
+            session.note_change();
             return;
         }
         session.begin(spec, self.now_us);
@@ -261,14 +317,19 @@ impl<'a> Turn<'a> {
                 _ if request.len() > keyspace::KEYS_AT_ONCE => {
                     self.finish(session).await;
                     self.buffers.unbroken = false;
+                    let since = Instant::now();
                     keyspace::run_each_key(self.worker, &env, spec, request, &mut self.buffers.out).await;
                     self.refresh_clock();
+                    self.note_if_slow(since, spec, request);
                 }
                 Some(owner) if owner == self.worker.index => self.run_here(&env, spec, request).await,
                 Some(owner) => self.send_later(owner, &env, spec, request),
                 None => {
                     self.finish(session).await;
+                    let since = Instant::now();
                     keyspace::run_each_key(self.worker, &env, spec, request, &mut self.buffers.out).await;
+                    self.read_clock();
+                    self.note_if_slow(since, spec, request);
                 }
             },
             Run::Connection(run) => {
@@ -295,15 +356,25 @@ impl<'a> Turn<'a> {
                     error.write(out, session.proto);
                 }
                 self.wrote_local();
+                // Others answer from what is at hand.
+                if matches!(spec.group, "server" | "scripting") {
+                    // CONFIG SET may have changed it.
+                    self.slow_from = self.worker.node.slowlog.slower_than();
+                    let since = self.read_at;
+                    self.read_clock();
+                    self.note_if_slow(since, spec, request);
+                }
             }
             Run::Block(blocking) => {
                 self.finish(session).await;
                 self.buffers.unbroken = false;
+                self.worker.node.clients.note(session);
                 let (worker, out) = (self.worker, &mut self.buffers.out);
                 let connection = self.connection;
                 worker
                     .run_blocking(blocking, connection, &env, spec, request, out)
                     .await;
+                self.end_if_killed(session);
                 self.refresh_clock();
             }
             Run::Worker(command) => {
@@ -315,6 +386,7 @@ impl<'a> Turn<'a> {
                 worker
                     .run_transaction_command(command, session, &env, request, out)
                     .await;
+                self.end_if_killed(session);
                 self.refresh_clock();
             }
             // resolve goes down to the subcommand.
@@ -322,6 +394,7 @@ impl<'a> Turn<'a> {
             Run::Keyspace(command) => {
                 self.finish(session).await;
                 self.buffers.unbroken = false;
+                let since = Instant::now();
                 let mut keys = Keys::new(self.worker, self.worker.next_run());
                 // What empties a database must not meet keys that are lent or held.
                 let ready = match command.empties() {
@@ -334,8 +407,15 @@ impl<'a> Turn<'a> {
                 }
                 drop(keys);
                 self.refresh_clock();
+                self.note_if_slow(since, spec, request);
             }
         }
+    }
+
+    /// Lets the connection end after a wait in which it was killed.
+    fn end_if_killed(&self, session: &mut Session) {
+        let link = self.worker.link_of(self.connection);
+        session.close_after_reply |= link.is_some_and(|link| link.is_killed());
     }
 
     /// Whether a command is of this shard alone, and can be left to be run with those of others.
@@ -347,6 +427,12 @@ impl<'a> Turn<'a> {
             Run::EachKey(_) => request.len() <= keyspace::KEYS_AT_ONCE && is_own(self.owner_of_all(request)),
             _ => false,
         }
+    }
+
+    /// Leaves nothing more to be run with others.
+    pub(crate) async fn stop_joining(&mut self) {
+        self.may_join = false;
+        self.run_joining().await;
     }
 
     /// Runs what was to be left to others, since something else comes after it.
@@ -387,12 +473,16 @@ impl<'a> Turn<'a> {
     }
 
     async fn run_here(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        let mut since = self.read_at;
         loop {
             let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
             let out = if self.alone { out } else { local };
             match self.worker.try_run(env, queue, spec, request, out) {
                 Ran::Done => break,
-                Ran::FlushFirst => self.flush(env).await,
+                Ran::FlushFirst => {
+                    self.flush(env).await;
+                    since = self.read_at;
+                }
                 Ran::Later(work) => {
                     self.finish_work(work, env, spec, request).await;
                     break;
@@ -401,7 +491,10 @@ impl<'a> Turn<'a> {
         }
         // What was queued costs nothing yet; anything else may have asked a slow policy.
         if self.buffers.queue.is_empty() {
-            self.take_turns().await;
+            let took = self.take_turns().await.saturating_duration_since(since);
+            if took >= self.slow_from {
+                self.worker.note_slow(took, Some(self.connection), spec, request);
+            }
         }
         if !self.alone {
             self.buffers.order.local(1);
@@ -460,7 +553,7 @@ impl<'a> Turn<'a> {
             .await;
     }
 
-    async fn refuse(&mut self, env: &Env, error: &CommandError) {
+    pub(crate) async fn refuse(&mut self, env: &Env, error: &CommandError) {
         self.answer(env, |out| error.write(out, env.proto)).await;
     }
 
@@ -495,13 +588,17 @@ impl<'a> Turn<'a> {
         self.take_turns().await;
     }
 
-    /// Lets others run if this turn has had its slice.
-    async fn take_turns(&mut self) {
-        if self.slice_started.elapsed() >= SLICE {
+    /// Lets others run if this turn has had its slice. Answers when that was looked at.
+    async fn take_turns(&mut self) -> Instant {
+        let now = Instant::now();
+        self.read_at = now;
+        if now.saturating_duration_since(self.slice_started) >= SLICE {
             self.buffers.unbroken = false;
             tokio::task::yield_now().await;
             self.slice_started = Instant::now();
+            self.read_at = self.slice_started;
         }
+        now
     }
 
     /// Leaves this turn to the worker's round, if its `commands` are few, and checks alone or others alone.
@@ -509,7 +606,8 @@ impl<'a> Turn<'a> {
         let buffers = &mut *self.buffers;
         if !buffers.joining.is_empty() {
             debug_assert_eq!(buffers.joining.len() as u64, commands);
-            self.worker.join(&mut buffers.joining, link, self.started);
+            self.worker
+                .join(&mut buffers.joining, self.connection, link, self.started);
             return true;
         }
         let only_checks = buffers.queue.len() as u64 == commands
@@ -549,7 +647,8 @@ impl<'a> Turn<'a> {
             return;
         }
         let mut batches = Vec::with_capacity(self.buffers.sent.len());
-        self.buffers.unbroken &= self.buffers.sent.is_empty();
+        let waits = !self.buffers.sent.is_empty();
+        self.buffers.unbroken &= !waits;
         for sent in self.buffers.sent.drain(..) {
             batches.push(match sent {
                 Sent::Waiting(replies) => replies.await.map_err(|_| Lost::ShardGone),
@@ -557,6 +656,9 @@ impl<'a> Turn<'a> {
                 // Every batch was sent above.
                 Sent::Collecting => Err(Lost::ShardGone),
             });
+        }
+        if waits {
+            self.read_clock();
         }
         let TurnBuffers {
             out,

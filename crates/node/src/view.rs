@@ -2,11 +2,12 @@
 
 use crate::metrics::{cpu_times_us, resident_bytes};
 use crate::node::Node;
+use crate::pause::Attention;
 use crate::worker::Control;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_commands::{
-    About, ClientInfo, CommandError, Delivery, KeyspaceLimits, NodeView, PolicyLabel, PubSub, Scripts, Totals,
+    About, ClientInfo, CommandError, Delivery, KeyspaceLimits, NodeView, PolicyLabel, PubSub, Scripts, SlowLog, Totals,
 };
 use tollgate_limiter::RuleSet;
 
@@ -42,6 +43,8 @@ impl NodeView for Node {
             ("port", self.listen.port().to_string()),
             ("proto-max-bulk-len", config.limits.bulk_bytes.to_string()),
             ("save", String::new()),
+            ("slowlog-log-slower-than", self.slowlog.slower_than_us().to_string()),
+            ("slowlog-max-len", self.slowlog.entries_max().to_string()),
             ("timeout", "0".to_owned()),
         ];
         let redis = redis.map(|(name, value)| (name.to_owned(), value));
@@ -70,7 +73,7 @@ impl NodeView for Node {
         let cpu = cpu_times_us();
         Totals {
             connections: self.connections() as u64,
-            blocked: self.blocked.count() as u64,
+            blocked: (self.blocked.count() + self.pause.count()) as u64,
             connections_received: metrics.sum(|worker| &worker.connections_opened),
             connections_rejected: metrics.sum(|worker| &worker.connections_rejected),
             commands: metrics.sum(|worker| &worker.commands),
@@ -116,11 +119,39 @@ impl NodeView for Node {
     }
 
     fn clients(&self) -> Vec<ClientInfo> {
-        self.clients.infos()
+        let mut clients = self.clients.infos();
+        for client in &mut clients {
+            client.is_blocked = self.blocked.has(client.id) || self.pause.has(client.id);
+        }
+        clients
     }
 
     fn unblock_client(&self, id: u64, with_error: bool) -> bool {
         self.blocked.unblock(id, with_error)
+    }
+
+    fn pause_clients(&self, until_us: u64, all: bool) {
+        self.pause.start(self.clock.now_us(), until_us, all, &self.attention);
+    }
+
+    fn unpause_clients(&self) {
+        self.pause.end(&self.attention);
+    }
+
+    fn slowlog(&self) -> &SlowLog {
+        &self.slowlog
+    }
+
+    fn is_monitored(&self) -> bool {
+        self.attention.get() & Attention::MONITORED != 0
+    }
+
+    fn show(&self, lines: Vec<u8>) {
+        self.show_lines(lines);
+    }
+
+    fn end_monitor(&self, id: u64) {
+        self.monitors.remove(id, &self.attention);
     }
 
     fn close_client(&self, id: u64) -> bool {

@@ -8,7 +8,7 @@ use crate::loans::Keys;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tollgate_commands::{
     CheckQueue, CommandError, Env, Flow, KeyNeed, KeyspaceAnswer, KeyspaceOp, Name, Names, Needs, Rest, Run, RunId,
     ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
@@ -313,10 +313,9 @@ impl Worker {
                 tokio::task::yield_now().await;
             }
             let stretch = Stretch::long();
-            let started: Instant = stretch.started();
             let done = script.slice(self, request, out);
-            stretch.end(self.counters());
-            script.run.note_spent(started.elapsed());
+            // That others had the processor is not the script's doing.
+            script.run.note_spent(stretch.end(self.counters()));
             if done {
                 break;
             }

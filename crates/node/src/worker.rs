@@ -170,6 +170,7 @@ impl Worker {
     fn end(tracked: &Tracked, at_once: bool) {
         match tracked.link.phase.get() {
             Phase::Idle | Phase::Writing if at_once => tracked.task.abort(),
+            Phase::Turn if at_once => tracked.link.kill(),
             Phase::Idle | Phase::Turn | Phase::Writing => tracked.link.ask_to_leave(),
         }
     }

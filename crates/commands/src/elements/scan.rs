@@ -9,9 +9,10 @@ use tollgate_protocol::{ReplyWriter, Request, parse_integer};
 /// How many elements are looked at if the client says nothing.
 const SCAN_COUNT: usize = 10;
 
-/// A cursor, as Redis reads it: with C's `strtoul`, which takes a sign, and nothing for 0.
+/// A cursor, as Redis reads it: with C's `strtoul`, which takes a sign, and nothing for 0, and sees a text that ends at a zero byte.
 pub(crate) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     const INVALID: CommandError = CommandError::Refused("invalid cursor");
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     let (negative, digits) = match text {
         [] => return Ok(0),
         [b'-', digits @ ..] => (true, digits),
@@ -165,6 +166,9 @@ mod tests {
             ("+5", 5),
             ("-1", u64::MAX),
             ("18446744073709551615", u64::MAX),
+            ("-18446744073709551615", 1),
+            ("1\0x", 1),
+            ("\0", 0),
         ] {
             assert_eq!(parse_cursor(text.as_bytes()), Ok(number), "{text}");
         }

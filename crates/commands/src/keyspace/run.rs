@@ -109,10 +109,7 @@ impl KeyspaceRun {
     }
 
     fn start_scan(&mut self, request: Request<'_>) -> Result<(), CommandError> {
-        let number = std::str::from_utf8(request.arg(1))
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok());
-        let number = number.ok_or(CommandError::Refused("invalid cursor"))?;
+        let number = crate::elements::parse_cursor(request.arg(1))?;
         let mut op = ScanOp {
             db: self.db,
             cursor: ScanCursor::START,

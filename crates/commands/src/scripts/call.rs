@@ -6,13 +6,17 @@ use super::run::{KeyNeed, Needs};
 use super::touched::Touched;
 use crate::check::{CheckQueue, Flow};
 use crate::keyspace::{KeyspaceAnswer, KeyspaceCommand};
+use crate::monitor::{ShownSource, is_shown, write_shown};
 use crate::node_view::{ConnectionCall, NodeView};
 use crate::table::{Run, Spec};
-use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, Step};
+use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, Step, Wait};
 use std::sync::Arc;
 use tollgate_eval::{Host, HostAnswer, LogLevel, ReplySink, Resp, Tape};
-use tollgate_protocol::{ArgRange, Proto, Request};
+use tollgate_protocol::{ArgRange, Proto, ReplyWriter, Request};
 use tollgate_store::{MAX_KEY_BYTES, Space};
+
+/// Bytes for monitors that a script collects until it is done; of one with more, monitors may read again what it does once more.
+const SHOWN_MAX_BYTES: usize = 1 << 20;
 
 /// The commands, for a script.
 pub(crate) struct Calls<'a> {
@@ -29,6 +33,8 @@ pub(crate) struct Calls<'a> {
     memory: Box<CallMemory>,
     /// For commands about the connection; made when one comes.
     pub(crate) session: Option<Box<Session>>,
+    /// What monitors read of its commands, if there are monitors.
+    pub(crate) shown: Option<Vec<u8>>,
 }
 
 /// Memory of calls, kept from run to run.
@@ -96,6 +102,7 @@ impl<'a> Calls<'a> {
             needs: None,
             memory: host.call_memory.take().unwrap_or_default(),
             session: None,
+            shown: None,
         }
     }
 
@@ -133,6 +140,14 @@ impl<'a> Calls<'a> {
                 return Ok(HostAnswer::Elsewhere);
             }
             self.touched.add(key);
+        }
+        if let Some(shown) = &mut self.shown
+            && is_shown(spec)
+        {
+            write_shown(&env, ShownSource::Script, spec.name, request, shown);
+            if shown.len() >= SHOWN_MAX_BYTES {
+                self.node.show(std::mem::take(shown));
+            }
         }
         match spec.run {
             Run::Connection(run) => {
@@ -179,6 +194,8 @@ impl<'a> Calls<'a> {
                 }
                 run.finish(&env, out);
             }
+            // Of those only WAIT and WAITAOF are for scripts. Nothing waits here.
+            Run::Worker(command) => Wait::parse(command, request)?.write(&mut ReplyWriter::new(out, env.proto)),
             _ => self.run_in_shard(&env, spec, request, out),
         }
         Ok(HostAnswer::Replied)

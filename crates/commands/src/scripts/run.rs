@@ -73,6 +73,8 @@ pub struct ScriptRun {
     killed: Option<Arc<Killed>>,
     keeps_log: bool,
     published: Vec<Published>,
+    /// What monitors are to read of its commands.
+    shown: Vec<u8>,
     /// Which bound ended it.
     hit: Option<ScriptBound>,
     /// The database that its commands use: SELECT changes it.
@@ -124,6 +126,7 @@ impl ScriptRun {
             killed: None,
             keeps_log: false,
             published: Vec::new(),
+            shown: Vec::new(),
             hit: None,
             selected: env.db,
             names: Vec::new(),
@@ -144,6 +147,11 @@ impl ScriptRun {
     /// What a run that is done wants published, see [`ScriptRun::keep_log`].
     pub fn take_published(&mut self) -> Vec<Published> {
         std::mem::take(&mut self.published)
+    }
+
+    /// What monitors are to read of the commands of a run that is done, see [`ScriptRun::keep_log`].
+    pub fn take_shown(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.shown)
     }
 
     /// The log of what a run wrote that is done, see [`ScriptRun::keep_log`].
@@ -225,10 +233,12 @@ impl ScriptRun {
         );
         calls.read_only = self.read_only;
         calls.names = &self.names;
+        calls.shown = node.is_monitored().then(|| std::mem::take(&mut self.shown));
         let outcome = run.resume(&mut calls, slice);
         let needs = calls.needs.take();
         let published = calls.session.take().and_then(|session| session.published);
         self.published.extend(published.into_iter().flatten());
+        self.shown = calls.shown.take().unwrap_or_default();
         let env = calls.env;
         calls.end();
         shard.set_running(None);
@@ -313,6 +323,7 @@ impl ScriptRun {
 
     fn roll_back(&mut self, shard: &mut Shard) {
         self.published.clear();
+        self.shown.clear();
         if let Some(undo) = self.undo.take() {
             shard.roll_back(undo);
         }
@@ -323,6 +334,9 @@ impl ScriptRun {
             return;
         }
         self.published.drain(..).for_each(|published| published.send(node));
+        if !self.shown.is_empty() {
+            node.show(std::mem::take(&mut self.shown));
+        }
         if let Some(undo) = self.undo.take() {
             shard.commit(undo);
         }

@@ -12,7 +12,7 @@ pub(crate) struct Touched {
     bytes: SmallVec<[u8; 64]>,
     ends: SmallVec<[usize; 2]>,
     /// All of them, once they are more than are quickly searched.
-    index: Option<Box<HashSet<Box<[u8]>>>>,
+    index: Option<HashSet<Box<[u8]>>>,
 }
 
 impl Touched {
@@ -25,7 +25,7 @@ impl Touched {
         } else {
             let mut index = match self.index.take() {
                 Some(index) => index,
-                None => Box::new(self.iter().map(Box::from).collect()),
+                None => self.iter().map(Box::from).collect(),
             };
             let is_new = index.insert(key.into());
             self.index = Some(index);

@@ -2,6 +2,7 @@
 
 use super::{Run, Spec};
 use crate::bits::{self, fields, operation};
+use crate::key_use;
 
 const BASE: Spec = Spec {
     group: "bitmap",
@@ -27,6 +28,7 @@ pub(super) const SPECS: &[Spec] = &[
         arity: -2,
         flags: &["write", "denyoom"],
         key_use: &["RW", "update", "access", "variable_flags"],
+        use_in_call: Some(key_use::of_bitfield),
         since: "3.2.0",
         syntax: "key [<GET type offset | OVERFLOW WRAP|SAT|FAIL | SET type offset value | INCRBY type offset increment> [...]]",
         complexity: "O(1) for each subcommand",
@@ -52,6 +54,7 @@ pub(super) const SPECS: &[Spec] = &[
         flags: &["write", "denyoom"],
         keys: (2, -1, 1),
         key_use: &["OW", "update"],
+        later_key_use: &["RO", "access"],
         since: "2.6.0",
         syntax: "AND|OR|XOR|NOT destkey key [...]",
         complexity: "O(N) where N is the length of all strings together",

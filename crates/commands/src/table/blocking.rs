@@ -15,6 +15,7 @@ const LIST: Spec = Spec {
 const MOVE: Spec = Spec {
     flags: &["write", "denyoom", "noscript", "blocking"],
     keys: (1, 2, 1),
+    later_key_use: &["RW", "insert"],
     ..LIST
 };
 

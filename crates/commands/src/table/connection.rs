@@ -1,7 +1,7 @@
 //! Commands about the connection.
 
 use super::{Run, Spec};
-use crate::{client, client_list, connection};
+use crate::{client, client_control, client_list, connection};
 
 const BASE: Spec = Spec {
     group: "connection",
@@ -14,12 +14,31 @@ const ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
 
 const CLIENT: &[Spec] = &[
     Spec {
+        name: "client|caching",
+        arity: 3,
+        flags: OWN,
+        since: "6.0.0",
+        syntax: "YES|NO",
+        summary: "Fails: the connection tracks no keys.",
+        run: Run::Connection(client_control::caching),
+        ..BASE
+    },
+    Spec {
         name: "client|getname",
         arity: 2,
         flags: OWN,
         since: "2.6.9",
         summary: "Returns the name of the connection.",
         run: Run::Connection(client::get_name),
+        ..BASE
+    },
+    Spec {
+        name: "client|getredir",
+        arity: 2,
+        flags: OWN,
+        since: "6.0.0",
+        summary: "Returns -1: the connection tracks no keys.",
+        run: Run::Connection(client_control::get_redir),
         ..BASE
     },
     Spec {
@@ -94,6 +113,26 @@ const CLIENT: &[Spec] = &[
         ..BASE
     },
     Spec {
+        name: "client|pause",
+        arity: -3,
+        flags: ADMIN,
+        since: "3.0.0",
+        syntax: "timeout [WRITE|ALL]",
+        summary: "Lets commands wait for some milliseconds: all, or those that write.",
+        run: Run::Connection(client_control::pause),
+        ..BASE
+    },
+    Spec {
+        name: "client|reply",
+        arity: 3,
+        flags: OWN,
+        since: "3.2.0",
+        syntax: "ON|OFF|SKIP",
+        summary: "Says which commands of the connection are answered: all, none, or not the next.",
+        run: Run::Connection(client_control::reply),
+        ..BASE
+    },
+    Spec {
         name: "client|setinfo",
         arity: 4,
         flags: OWN,
@@ -113,6 +152,46 @@ const CLIENT: &[Spec] = &[
         syntax: "connection-name",
         summary: "Sets the name of the connection.",
         run: Run::Connection(client::set_name),
+        ..BASE
+    },
+    Spec {
+        name: "client|tracking",
+        arity: -3,
+        flags: OWN,
+        since: "6.0.0",
+        syntax: "ON|OFF [REDIRECT client-id] [PREFIX prefix [...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+        summary: "Turns client-side caching off; ON is refused.",
+        run: Run::Connection(client_control::tracking),
+        ..BASE
+    },
+    Spec {
+        name: "client|trackinginfo",
+        arity: 2,
+        flags: OWN,
+        since: "6.2.0",
+        summary: "Returns that the connection tracks no keys.",
+        run: Run::Connection(client_control::tracking_info),
+        ..BASE
+    },
+    Spec {
+        name: "client|unblock",
+        arity: -3,
+        flags: ADMIN,
+        since: "5.0.0",
+        syntax: "client-id [TIMEOUT|ERROR]",
+        complexity: "O(log N) where N is the number of client connections",
+        summary: "Ends the wait of a connection.",
+        run: Run::Connection(client_control::unblock),
+        ..BASE
+    },
+    Spec {
+        name: "client|unpause",
+        arity: 2,
+        flags: ADMIN,
+        since: "6.2.0",
+        complexity: "O(N) where N is the number of connections that wait",
+        summary: "Lets commands go on that CLIENT PAUSE stopped.",
+        run: Run::Connection(client_control::unpause),
         ..BASE
     },
 ];

@@ -1,6 +1,6 @@
 //! Redis's commands on keys of any type, buckets included.
 
-use super::{Run, Spec};
+use super::{Run, Spec, WorkerCommand};
 use crate::keyspace::KeyspaceCommand;
 use crate::{keys, object, rename, ttl};
 
@@ -83,7 +83,8 @@ pub(super) const SPECS: &[Spec] = &[
         arity: -3,
         flags: &["write", "denyoom"],
         keys: (1, 2, 1),
-        key_use: &["OW", "update"],
+        key_use: &["RO", "access"],
+        later_key_use: &["OW", "update"],
         since: "6.2.0",
         syntax: "source destination [DB destination-db] [REPLACE]",
         complexity: "O(N) where N is the number of elements, or of bytes of a string",
@@ -231,6 +232,7 @@ pub(super) const SPECS: &[Spec] = &[
         flags: &["write"],
         keys: (1, 2, 1),
         key_use: &["RW", "access", "delete"],
+        later_key_use: &["OW", "update"],
         since: "1.0.0",
         syntax: "key newkey",
         summary: "Moves a value or a bucket to another key, in place of what that holds.",
@@ -243,6 +245,7 @@ pub(super) const SPECS: &[Spec] = &[
         flags: WRITE,
         keys: (1, 2, 1),
         key_use: &["RW", "access", "delete"],
+        later_key_use: &["OW", "insert"],
         since: "1.0.0",
         syntax: "key newkey",
         summary: "Moves a value or a bucket to another key, unless that exists.",
@@ -297,5 +300,29 @@ pub(super) const SPECS: &[Spec] = &[
         summary: "Deletes keys, as DEL does.",
         run: Run::EachKey(keys::delete),
         ..ALL_KEYS
+    },
+    Spec {
+        name: "wait",
+        arity: 3,
+        flags: &["blocking"],
+        categories: &["connection", "blocking"],
+        tips: &["request_policy:all_shards", "response_policy:agg_min"],
+        since: "3.0.0",
+        syntax: "numreplicas timeout",
+        summary: "Waits until replicas have what was written; there are none.",
+        run: Run::Worker(WorkerCommand::Wait),
+        ..BASE
+    },
+    Spec {
+        name: "waitaof",
+        arity: 4,
+        flags: &["blocking"],
+        categories: &["connection", "blocking"],
+        tips: &["request_policy:all_shards", "response_policy:agg_min"],
+        since: "7.2.0",
+        syntax: "numlocal numreplicas timeout",
+        summary: "Waits until replicas have what was written in their files; there are none.",
+        run: Run::Worker(WorkerCommand::WaitAof),
+        ..BASE
     },
 ];

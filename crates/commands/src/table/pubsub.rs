@@ -16,7 +16,7 @@ const LISTEN: Spec = Spec {
 
 const PUBLISH: Spec = Spec {
     arity: 3,
-    flags: &["pubsub", "loading", "stale", "fast", "may_replicate"],
+    flags: &["pubsub", "loading", "stale", "fast"],
     ..BASE
 };
 
@@ -40,6 +40,7 @@ const PUBSUB: &[Spec] = &[
         name: "pubsub|help",
         arity: 2,
         flags: &["loading", "stale"],
+        categories: &[],
         since: "6.2.0",
         summary: "Prints what PUBSUB can do.",
         run: Run::Connection(pubsub::help),
@@ -106,6 +107,7 @@ pub(super) const SPECS: &[Spec] = &[
     Spec {
         name: "pubsub",
         arity: -2,
+        categories: &[],
         since: "2.8.0",
         summary: "A container for commands about who listens.",
         complexity: "Depends on subcommand.",
@@ -124,6 +126,7 @@ pub(super) const SPECS: &[Spec] = &[
     },
     Spec {
         name: "spublish",
+        channels: (1, 1, 1),
         since: "7.0.0",
         syntax: "shardchannel message",
         complexity: "O(N) where N is the number of listeners",
@@ -134,6 +137,7 @@ pub(super) const SPECS: &[Spec] = &[
     Spec {
         name: "ssubscribe",
         arity: -2,
+        channels: (1, -1, 1),
         since: "7.0.0",
         syntax: "shardchannel [...]",
         complexity: "O(N) where N is the number of shard channels",
@@ -154,6 +158,7 @@ pub(super) const SPECS: &[Spec] = &[
     Spec {
         name: "sunsubscribe",
         arity: -1,
+        channels: (1, -1, 1),
         since: "7.0.0",
         syntax: "[shardchannel [...]]",
         complexity: "O(N) where N is the number of shard channels",

@@ -129,6 +129,7 @@ pub(super) const SPECS: &[Spec] = &[
     Spec {
         name: "script",
         arity: -2,
+        categories: &[],
         since: "2.6.0",
         summary: "A container for commands about scripts.",
         complexity: "Depends on subcommand.",

@@ -1,8 +1,8 @@
 //! Commands about the server.
 
-use super::{Run, Spec};
+use super::{Run, Spec, WorkerCommand};
 use crate::keyspace::KeyspaceCommand;
-use crate::{command_docs, command_info, info, object, server};
+use crate::{command_docs, command_info, info, object, server, slowlog};
 
 const BASE: Spec = Spec {
     group: "server",
@@ -109,6 +109,18 @@ const CONFIG: &[Spec] = &[
         run: Run::Connection(server::config_help),
         ..HELP
     },
+    Spec {
+        name: "config|set",
+        arity: -4,
+        flags: &["admin", "noscript", "loading", "stale"],
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        since: "2.0.0",
+        syntax: "parameter value [...]",
+        complexity: "O(N) where N is the number of parameters",
+        summary: "Changes settings: slowlog-log-slower-than, slowlog-max-len.",
+        run: Run::Connection(server::config_set),
+        ..BASE
+    },
 ];
 
 const MEMORY: &[Spec] = &[
@@ -129,6 +141,51 @@ const MEMORY: &[Spec] = &[
         summary: "Returns the bytes that a key and its bucket take.",
         run: Run::Key(object::memory_usage),
         ..BASE
+    },
+];
+
+const SLOWLOG_BASE: Spec = Spec {
+    arity: 2,
+    flags: &["admin", "loading", "stale"],
+    since: "2.2.12",
+    ..BASE
+};
+
+const SLOWLOG: &[Spec] = &[
+    Spec {
+        name: "slowlog|get",
+        arity: -2,
+        tips: &["request_policy:all_nodes", "nondeterministic_output"],
+        syntax: "[count]",
+        complexity: "O(N) where N is the number of entries returned",
+        summary: "Returns the commands that took long, the last first.",
+        run: Run::Connection(slowlog::get),
+        ..SLOWLOG_BASE
+    },
+    Spec {
+        name: "slowlog|help",
+        since: "6.2.0",
+        run: Run::Connection(slowlog::help),
+        ..HELP
+    },
+    Spec {
+        name: "slowlog|len",
+        tips: &[
+            "request_policy:all_nodes",
+            "response_policy:agg_sum",
+            "nondeterministic_output",
+        ],
+        summary: "Counts them.",
+        run: Run::Connection(slowlog::len),
+        ..SLOWLOG_BASE
+    },
+    Spec {
+        name: "slowlog|reset",
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        complexity: "O(N) where N is the number of entries",
+        summary: "Forgets them.",
+        run: Run::Connection(slowlog::reset),
+        ..SLOWLOG_BASE
     },
 ];
 
@@ -213,12 +270,29 @@ pub(super) const SPECS: &[Spec] = &[
         ..BASE
     },
     Spec {
+        name: "monitor",
+        flags: &["admin", "noscript", "loading", "stale"],
+        since: "1.0.0",
+        summary: "Shows all commands that the node runs, as they come.",
+        run: Run::Worker(WorkerCommand::Monitor),
+        ..BASE
+    },
+    Spec {
         name: "role",
         flags: &["noscript", "loading", "stale", "fast"],
         categories: &["admin", "dangerous"],
         since: "2.8.12",
         summary: "Returns that this server is a master without replicas.",
         run: Run::Connection(server::role),
+        ..BASE
+    },
+    Spec {
+        name: "slowlog",
+        arity: -2,
+        since: "2.2.12",
+        complexity: "Depends on subcommand.",
+        summary: "Container of the commands about commands that took long.",
+        subcommands: SLOWLOG,
         ..BASE
     },
     Spec {

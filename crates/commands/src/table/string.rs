@@ -1,6 +1,7 @@
 //! Strings.
 
 use super::{Run, Spec};
+use crate::key_use;
 use crate::strings::{self, lcs, numbers, parts, several};
 
 const BASE: Spec = Spec {
@@ -184,6 +185,7 @@ pub(super) const SPECS: &[Spec] = &[
         flags: WRITE_GROWS,
         keys: (1, -1, 2),
         key_use: &["OW", "insert"],
+        tips: &["request_policy:multi_shard", "response_policy:agg_min"],
         since: "1.0.1",
         syntax: "key value [...]",
         complexity: "O(N) where N is the number of keys",
@@ -207,6 +209,7 @@ pub(super) const SPECS: &[Spec] = &[
         arity: -3,
         flags: WRITE_GROWS,
         key_use: &["RW", "access", "update", "variable_flags"],
+        use_in_call: Some(key_use::of_set),
         since: "1.0.0",
         syntax: "key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         summary: "Sets a string.",

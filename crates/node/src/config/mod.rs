@@ -20,7 +20,7 @@ pub use key::{Key, Kind, Value};
 pub use log_filter::parse_log_filter;
 pub use password::Password;
 pub use sections::{
-    ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Script, Storage, WhenFull,
+    ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Script, Slowlog, Storage, WhenFull,
 };
 pub use sources::{FlagValue, Sources, VARIABLE_CONFIG, VARIABLE_PREFIX};
 
@@ -48,6 +48,8 @@ pub struct Config {
     pub script: Script,
     /// `[limits]`
     pub limits: Limits,
+    /// `[slowlog]`
+    pub slowlog: Slowlog,
     /// `[log]`
     pub log: Log,
     /// `[[rules]]`
@@ -59,8 +61,8 @@ pub struct Config {
 }
 
 /// Names of sections, in the order in which they are printed.
-const SECTIONS: [&str; 9] = [
-    "node", "listen", "admin", "auth", "storage", "policy", "script", "limits", "log",
+const SECTIONS: [&str; 10] = [
+    "node", "listen", "admin", "auth", "storage", "policy", "script", "limits", "slowlog", "log",
 ];
 
 impl Config {
@@ -74,6 +76,7 @@ impl Config {
             "policy" => &self.policy,
             "script" => &self.script,
             "limits" => &self.limits,
+            "slowlog" => &self.slowlog,
             "log" => &self.log,
             _ => return None,
         })
@@ -89,6 +92,7 @@ impl Config {
             "policy" => &mut self.policy,
             "script" => &mut self.script,
             "limits" => &mut self.limits,
+            "slowlog" => &mut self.slowlog,
             "log" => &mut self.log,
             _ => return None,
         })

@@ -99,6 +99,14 @@ section! {
 }
 
 section! {
+    /// `[slowlog]`: which commands SLOWLOG shows. How many it keeps is `limits.slowlog_entries`.
+    Slowlog: "slowlog" {
+        /// Time from which on a command is one that took long; CONFIG SET slowlog-log-slower-than changes it, and takes -1 for never.
+        slower_than_us: u64 = 10_000, Kind::Micros(0, 366 * 86_400_000_000), "us";
+    }
+}
+
+section! {
     /// `[log]`: what is written to standard error.
     Log: "log" {
         /// Least level that is logged: error, warn, info, debug, trace or off, or a filter such as `info,tollgate_node=debug`.

@@ -109,7 +109,8 @@ pub struct WorkerCounters {
     pub turn_duration: Histogram,
     /// Work between two returns to the loop.
     pub stretches: Histogram,
-    longest_stretch_ns: Counter,
+    /// The longest of them, in nanoseconds.
+    pub longest_stretch_ns: Counter,
     /// Runs of scripts that are over.
     pub scripts: Counter,
     /// Bytes of the VM of scripts now.
@@ -124,7 +125,7 @@ pub struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    fn new(policies: usize) -> Self {
+    pub(crate) fn new(policies: usize) -> Self {
         Self {
             policies: (0..policies).map(|_| PolicyCounters::default()).collect(),
             commands: Counter::default(),
