@@ -409,6 +409,21 @@ const STRUCT: &[&str] = &[
     "return {pcall(function() return struct.pack('i99999999999', 1) end)}",
 ];
 
+/// Numbers where integers are meant.
+const INTEGERS: &[&str] = &[
+    "return {('abc'):sub(1, 2^31), ('abc'):sub(1, 2^32), ('abc'):sub(2^32), ('abc'):sub(-2^40, 2), ('abc'):sub(1, 1e300)}",
+    "return {('abcdef'):sub(2.9, -2.9), ('abc'):sub('2'), ('abc'):sub(0/0), ('abc'):sub(1/0), ('abc'):sub(2, 1/0), ('abc'):sub(-2)}",
+    "return {string.sub('abc', 2, 2), string.sub('abc', 0), string.sub('abc', 3, 2), string.sub('', 1, 1), string.sub(1234, 2, 3)}",
+    "return {pcall(function() return string.sub(nil, 1) end)}",
+    "local t = {} for _, seed in ipairs({0, 5, -5, 2^31, 2^32 + 7, 1/0, -1/0, 0/0, 1e300}) do math.randomseed(seed) t[#t + 1] = math.random(1e6) end return t",
+    "return {pcall(function() return tonumber('1', 37) end)}",
+    "return {pcall(function() return tonumber('1', {}) end)}",
+    "return {pcall(function() return tonumber() end)}",
+    "return {pcall(function() return tonumber({}, 16) end)}",
+    "return {tonumber('z', 36), tonumber('10', 10), tonumber(15, 16), tonumber('9', 8), tonumber('7', nil), tonumber({}), tonumber({}, 10)}",
+    "return struct.pack('HHHHl', 1/0, -1/0, 2^40 + 3, -2, 0/0)",
+];
+
 const BIT: &[&str] = &[
     "return {bit.tobit(0xffffffff), bit.tobit(1.5), bit.tobit(2.5), bit.tobit(-1), bit.tobit(2^40 + 5), bit.tobit('12')}",
     "return {bit.bnot(0), bit.bnot(5), bit.band(255, 15, 6), bit.bor(1, 2, 4), bit.bxor(255, 15), bit.band(7)}",
@@ -435,7 +450,7 @@ fn libraries_answer_as_those_of_redis() {
     let (mut two, mut three) = (redis.client(), redis.client());
     three.hello3();
     let mut differing = Vec::new();
-    for source in [CONVERSIONS, CJSON, CMSGPACK, STRUCT, BIT].concat() {
+    for source in [CONVERSIONS, CJSON, CMSGPACK, STRUCT, INTEGERS, BIT].concat() {
         for (client, is_resp3) in [(&mut two, false), (&mut three, true)] {
             let theirs = client.command(&["EVAL", source, "2", "key{a}", "k2", "arg", "10"]);
             let ours = run(&engine, &mut host, source, is_resp3);

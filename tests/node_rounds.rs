@@ -232,10 +232,7 @@ impl Counting {
                     .collect(),
                 Err(String::new()),
             ),
-            7 => (
-                vec!["EXISTS".into(), key.clone(), key.clone(), "nothing".into()],
-                Ok(2),
-            ),
+            7 => (vec!["EXISTS".into(), key.clone(), key.clone(), "nothing".into()], Ok(2)),
             8 => {
                 self.count += 1;
                 let script = "return redis.call('INCR', KEYS[1])";

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::{Client, Value};
+use crate::state::compare_states;
+use crate::{Client, Draw, Leeway, Value};
 
 /// Times that each command and option has to run.
 const RUNS_MIN: usize = 200;
@@ -25,36 +26,6 @@ const SHOWN_BYTES: usize = 300;
 /// Calls after which a scan that has not come to its end never will.
 const SCAN_CALLS_MAX: usize = 10_000;
 
-/// A sequence of pseudo-random numbers (SplitMix64).
-#[derive(Debug, Clone)]
-pub struct Draw(u64);
-
-impl Draw {
-    /// The sequence of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number below `below`, which is not 0.
-    pub fn below(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % below as u64) as usize
-    }
-
-    /// True once in so many times.
-    pub fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    /// One of some things.
-    pub fn of<T: Copy>(&mut self, things: &[T]) -> T {
-        things[self.below(things.len())]
-    }
-}
-
 /// How the two answers are compared.
 #[derive(Debug, Clone, Copy)]
 pub enum Check {
@@ -70,6 +41,10 @@ pub enum Check {
     Scan(usize),
     /// As this decides of the node's answer and of redis-server's.
     Alike(fn(&Value, &Value) -> bool),
+    /// They are the same but for what the leeway allows.
+    Within(Leeway),
+    /// No command: the keys of both servers, their values and about when they expire are compared.
+    State(Leeway),
     /// This puts the command to the servers itself and answers what the node did, or what is wrong: for a random pick, where it leaves
     /// both with the same data.
     By(fn(&mut Servers<'_>, &[Vec<u8>]) -> Result<Value, String>),
@@ -129,6 +104,9 @@ impl Servers<'_> {
         if let Check::By(run) = trial.check {
             return run(self, args);
         }
+        if let Check::State(leeway) = trial.check {
+            return compare_states(self, &leeway);
+        }
         let kept = match trial.check {
             Check::AsKept(_) if args.len() > 1 => self.reference.command(&[b"OBJECT", &b"ENCODING"[..], &args[1]]),
             _ => Value::Null,
@@ -142,6 +120,7 @@ impl Servers<'_> {
                 in_some_order(&answered, group) == in_some_order(&expected, group)
             }
             Check::Alike(alike) => alike(&answered, &expected),
+            Check::Within(leeway) => leeway.allows(&answered, &expected),
             _ => answered == expected,
         };
         if alike {
@@ -180,6 +159,58 @@ impl Servers<'_> {
     fn flush(&mut self) {
         self.reference.line("FLUSHALL");
         self.tested.line("FLUSHALL");
+    }
+
+    /// Empties both servers and runs so many trials from a seed, each on both. `done` gets each with the node's answer.
+    ///
+    /// # Panics
+    /// At the first difference, with the shortest sequence of commands found that shows it.
+    pub fn compare(
+        &mut self,
+        seed: u64,
+        trials: usize,
+        mut generate: impl FnMut(&mut Draw) -> Trial,
+        mut done: impl FnMut(&Trial, &Value),
+    ) {
+        self.flush();
+        let mut draw = Draw::new(seed);
+        let mut before: Vec<Trial> = Vec::new();
+        for number in 0..trials {
+            let trial = generate(&mut draw);
+            let running = Running {
+                trial: &trial,
+                number,
+                seed,
+            };
+            let outcome = self.run(&trial);
+            drop(running);
+            match outcome {
+                Ok(answer) => {
+                    done(&trial, &answer);
+                    before.push(trial);
+                }
+                Err(wrong) => {
+                    let line = trial.line();
+                    before.push(trial);
+                    let shortest = self.shortest(before);
+                    panic!("seed {seed}, command {number}: {line}\n  {wrong}\n{shortest}");
+                }
+            }
+        }
+    }
+
+    /// The shortest sequence found that still goes wrong, in words.
+    fn shortest(&mut self, trials: Vec<Trial>) -> String {
+        let Some((trials, wrong)) = self.shrink(trials) else {
+            return "it does not happen again when the same commands are run once more".to_owned();
+        };
+        let from = trials.len().saturating_sub(SHOWN_COMMANDS);
+        let lines: Vec<_> = trials[from..].iter().map(Trial::line).collect();
+        format!(
+            "the shortest sequence found, of {}:\n  {}\n  {wrong}",
+            trials.len(),
+            lines.join("\n  ")
+        )
     }
 
     /// Runs trials one after the other; the number of the first that goes wrong, and what is wrong.
@@ -264,7 +295,7 @@ fn in_some_order(answer: &Value, group: usize) -> Vec<String> {
     parts
 }
 
-fn difference(answered: &Value, expected: &Value) -> String {
+pub(crate) fn difference(answered: &Value, expected: &Value) -> String {
     let short = |value: &Value| -> String { format!("{value:?}").chars().take(2000).collect() };
     format!(
         "answered {}\n  where redis-server answers {}",
@@ -316,43 +347,10 @@ impl Differential {
     /// # Panics
     /// At the first difference, with the shortest sequence of commands found that shows it.
     pub fn run(&mut self, reference: &mut Client, tested: &mut Client, seed: u64, trials: usize) {
-        let mut servers = Servers { reference, tested };
-        servers.flush();
-        let mut draw = Draw::new(seed);
-        let mut before: Vec<Trial> = Vec::new();
-        for _ in 0..trials {
-            let trial = (self.generate)(&mut draw);
-            let running = Running {
-                trial: &trial,
-                number: before.len(),
-                seed,
-            };
-            let outcome = servers.run(&trial);
-            drop(running);
-            match outcome {
-                Ok(answer) => {
-                    self.count(&trial, !answer.is_error());
-                    before.push(trial);
-                }
-                Err(wrong) => {
-                    let (line, number) = (trial.line(), before.len());
-                    before.push(trial);
-                    let shortest = match servers.shrink(before) {
-                        None => "it does not happen again when the same commands are run once more".to_owned(),
-                        Some((trials, wrong)) => {
-                            let from = trials.len().saturating_sub(SHOWN_COMMANDS);
-                            let lines: Vec<_> = trials[from..].iter().map(Trial::line).collect();
-                            format!(
-                                "the shortest sequence found, of {}:\n  {}\n  {wrong}",
-                                trials.len(),
-                                lines.join("\n  ")
-                            )
-                        }
-                    };
-                    panic!("seed {seed}, command {number}: {line}\n  {wrong}\n{shortest}");
-                }
-            }
-        }
+        let generate = self.generate;
+        Servers { reference, tested }.compare(seed, trials, generate, |trial, answer| {
+            self.count(trial, !answer.is_error());
+        });
     }
 
     fn count(&mut self, trial: &Trial, success: bool) {

@@ -5,18 +5,27 @@
 //! started is ended by `Drop`, so that a failing test leaves no process and no file behind.
 
 mod differential;
+mod draw;
 mod http;
+mod leeway;
 mod node;
 mod process;
 mod redis_server;
 mod require;
 mod resp;
 mod scratch;
+mod script_file;
+mod state;
+mod watch;
 
-pub use differential::{Check, Differential, Draw, Servers, Trial};
+pub use differential::{Check, Differential, Servers, Trial};
+pub use draw::Draw;
 pub use http::{HttpReply, http};
+pub use leeway::Leeway;
 pub use node::{Node, StartFailure, run_tollgate, tollgate_path};
 pub use redis_server::RedisServer;
 pub use require::{find_tool, skip_without};
 pub use resp::{Client, DecodeError, Value, decode, encode_command};
 pub use scratch::ScratchDir;
+pub use script_file::{ScriptFile, TestClock};
+pub use watch::{Watch, Watched};

@@ -1,9 +1,9 @@
 //! One VM of client scripts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_int};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlua::chunk::Compiler;
 use mlua::ffi;
@@ -17,11 +17,15 @@ use crate::stack::{Stack, State};
 const SCRIPT: &str = "script (new function)";
 const LIBRARY: &str = "function";
 
-/// Largest script, in bytes. Bounds what the compiler and one straight line of code can cost.
-pub const SCRIPT_SOURCE_BYTES_MAX: usize = 1 << 20;
+/// Largest script, in bytes. Bounds what the compiler, which nothing interrupts, and one straight line of code can cost: at worst
+/// (many small functions or fields) 0.8 µs of processor time a byte, so 0.2 s.
+pub const SCRIPT_SOURCE_BYTES_MAX: usize = 1 << 18;
 
 /// Threads that are kept for the next run.
 const IDLE_THREADS_MAX: usize = 16;
+
+/// Cycles of the garbage collector until all is free that is garbage now: the one that is going on may have marked it already.
+const CYCLES: u32 = 2;
 
 /// Bounds of the runs of an [`Engine`].
 #[derive(Clone, Copy, Debug)]
@@ -167,9 +171,25 @@ impl Engine {
         self.vm.shared.memory.used_bytes()
     }
 
+    /// Memory that libraries and compiled scripts take, in bytes; those dropped since the last collection included.
+    pub fn compiled_bytes(&self) -> usize {
+        self.vm.shared.idle_bytes()
+    }
+
     /// Collects all garbage.
     pub fn collect(&self) {
         self.vm.collect();
+    }
+
+    /// Has [`Engine::collect_some`] collect, for scripts that were dropped.
+    pub fn collect_later(&self) {
+        self.vm.cycles_left.set(CYCLES);
+    }
+
+    /// Goes on for about `time` with collecting what runs have left, if that is more than the compiled scripts and no run is under
+    /// way, which would collect for itself. Whether there is more to do.
+    pub fn collect_some(&self, time: Duration) -> bool {
+        self.vm.collect_some(time)
     }
 }
 
@@ -212,6 +232,10 @@ pub(crate) struct Vm {
     pub(crate) limits: EngineLimits,
     libraries: Environments,
     idle: RefCell<Vec<Thread>>,
+    /// Runs that are under way.
+    pub(crate) runs: Cell<usize>,
+    /// Cycles of the garbage collector that [`Vm::collect_some`] has still to finish.
+    cycles_left: Cell<u32>,
 }
 
 impl Vm {
@@ -234,6 +258,8 @@ impl Vm {
             limits,
             libraries: Environments::default(),
             idle: RefCell::new(Vec::new()),
+            runs: Cell::new(0),
+            cycles_left: Cell::new(0),
         };
         install(&vm.main()).map_err(SetupError)?;
         let main = vm.main();
@@ -294,7 +320,8 @@ impl Vm {
             unsafe { ffi::lua_resetthread(thread.stack.state()) };
         }
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < IDLE_THREADS_MAX {
+        // A thread keeps the stack that it grew: after a run that held much, another is made.
+        if idle.len() < IDLE_THREADS_MAX && !self.shared.holds_garbage() {
             idle.push(thread);
         } else {
             // SAFETY: made by `take_thread`, given back once.
@@ -306,6 +333,42 @@ impl Vm {
         // SAFETY: nothing runs in this VM now, and no finalizer runs code.
         unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
         self.shared.count_idle_bytes();
+        self.cycles_left.set(0);
+    }
+
+    /// What the run leaves became garbage after a cycle that is going on may have marked it.
+    pub(crate) fn note_run_over(&self) {
+        self.runs.set(self.runs.get() - 1);
+        if self.cycles_left.get() > 0 {
+            self.cycles_left.set(CYCLES);
+        }
+    }
+
+    fn collect_some(&self, time: Duration) -> bool {
+        /// Of a step: well below a millisecond.
+        const STEP_KIB: c_int = 64;
+        if self.runs.get() > 0 {
+            return false;
+        }
+        if self.cycles_left.get() == 0 {
+            if !self.shared.holds_garbage() {
+                return false;
+            }
+            self.cycles_left.set(CYCLES);
+        }
+        let started = Instant::now();
+        while started.elapsed() < time {
+            // SAFETY: nothing runs in this VM now, and no finalizer runs code.
+            let is_cycle_over = unsafe { ffi::lua_gc(self.state, ffi::LUA_GCSTEP, STEP_KIB) } != 0;
+            if is_cycle_over {
+                self.cycles_left.set(self.cycles_left.get() - 1);
+                if self.cycles_left.get() == 0 {
+                    self.shared.count_idle_bytes();
+                    return false;
+                }
+            }
+        }
+        true
     }
 }
 

@@ -7,7 +7,7 @@ use mlua::ffi;
 use crate::engine::load_text;
 use crate::random::{random, randomseed};
 use crate::stack::{Body, Fail, Stack};
-use crate::text::{ToNumber, concat, find, rep};
+use crate::text::{ToNumber, concat, find, rep, sub};
 use crate::{api, bits, json, msgpack, structs};
 
 type Opener = unsafe extern "C-unwind" fn(*mut ffi::lua_State) -> c_int;
@@ -81,6 +81,8 @@ pub(crate) fn install(main: &Stack) -> Result<(), String> {
         main.push_function(function, name, 1);
         main.set_field(-2, name);
     }
+    main.push_function(sub, c"sub", 0);
+    main.set_field(-2, c"sub");
     main.pop(1);
     push_library(main, c"table");
     main.push_function(concat, c"concat", 0);

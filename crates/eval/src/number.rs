@@ -164,6 +164,18 @@ pub(crate) fn truncate(value: f64) -> i64 {
     }
 }
 
+/// Truncated to an unsigned integer as x86 does it: a negative number as the integer with the same bits, what is too large is 0.
+pub(crate) fn truncate_unsigned(value: f64) -> u64 {
+    const LIMIT: f64 = 18_446_744_073_709_551_616.0;
+    if value < 0.0 || value.is_nan() {
+        truncate(value).cast_unsigned()
+    } else if value < LIMIT {
+        value as u64
+    } else {
+        0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,5 +280,9 @@ mod tests {
         assert_eq!(truncate(1e30), i64::MIN);
         assert_eq!(truncate(f64::NAN), i64::MIN);
         assert_eq!(truncate(-9_223_372_036_854_775_808.0), i64::MIN);
+        assert_eq!(truncate_unsigned(-2.5), u64::MAX - 1);
+        assert_eq!(truncate_unsigned(1.5e19), 15_000_000_000_000_000_000);
+        assert_eq!(truncate_unsigned(f64::INFINITY), 0);
+        assert_eq!(truncate_unsigned(f64::NAN), 1 << 63);
     }
 }

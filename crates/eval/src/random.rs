@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 
+use crate::number::truncate;
 use crate::shared::Shared;
 use crate::stack::{Fail, Stack};
 
@@ -70,7 +71,7 @@ pub(crate) fn random(stack: &Stack) -> Result<c_int, Fail> {
 }
 
 pub(crate) fn randomseed(stack: &Stack) -> Result<c_int, Fail> {
-    let seed = stack.check_number(1, "randomseed")? as i64 as u32;
+    let seed = truncate(stack.check_number(1, "randomseed")?) as u32;
     stack.shared().run.random.set(Random::seeded(seed));
     Ok(0)
 }

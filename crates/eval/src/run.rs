@@ -86,7 +86,7 @@ pub enum Failure {
     Step,
     /// [`Run::kill`] ended it.
     Killed(KillReason),
-    /// Its reply is larger than its memory, or has a million values.
+    /// Its reply is larger than its memory, has a million values, or takes longer to write than a step.
     Reply,
 }
 
@@ -145,6 +145,7 @@ impl Run {
         let state = RunState::default();
         state.random.set(vm.shared.random_seed());
         state.phase.set(phase);
+        vm.runs.set(vm.runs.get() + 1);
         Self {
             vm,
             arguments: thread.stack.top() - 1,
@@ -296,6 +297,7 @@ impl Run {
         stack.set_top(1);
         let bounds = ReplyBounds {
             bytes: self.vm.limits.memory_bytes,
+            time: self.vm.limits.step,
         };
         write_reply(&stack, self.state.resp.get(), bounds, sink).map_err(|_| {
             ScriptError::own(
@@ -315,6 +317,7 @@ impl Drop for Run {
         if let Some(thread) = self.thread.take() {
             self.vm.give_back(thread, self.is_clean);
         }
+        self.vm.note_run_over();
     }
 }
 

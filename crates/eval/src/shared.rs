@@ -141,7 +141,7 @@ fn cycles() -> u64 {
 }
 
 /// Processor time of this thread.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
@@ -187,6 +187,15 @@ impl Shared {
     /// An idle VM has what it has now.
     pub(crate) fn count_idle_bytes(&self) {
         self.idle_bytes.set(self.memory.used_bytes());
+    }
+
+    pub(crate) fn idle_bytes(&self) -> usize {
+        self.idle_bytes.get()
+    }
+
+    /// Whether there is more garbage than an idle VM has in use, or runs that hold much.
+    pub(crate) fn holds_garbage(&self) -> bool {
+        self.memory.used_bytes() > 2 * self.idle_bytes.get() + WATCH_BYTES
     }
 
     /// Lets the interrupt stop what runs from now on once `slice` is over.

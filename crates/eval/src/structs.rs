@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, c_int};
 
+use crate::number::truncate_unsigned;
 use crate::stack::{Body, Fail, Stack};
 
 const INTEGER_BYTES_MAX: usize = 32;
@@ -182,11 +183,7 @@ fn pack(stack: &Stack) -> Result<c_int, Fail> {
 
 /// The lowest bytes of the number; beyond eight, zeros.
 fn write_integer(out: &mut Vec<u8>, number: f64, bytes: usize, is_big: bool) {
-    let value = if number < 0.0 {
-        (number as i64).cast_unsigned()
-    } else {
-        number as u64
-    };
+    let value = truncate_unsigned(number);
     let start = out.len();
     let low = value.to_le_bytes();
     out.extend((0..bytes).map(|index| low.get(index).copied().unwrap_or(0)));

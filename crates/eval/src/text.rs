@@ -5,6 +5,7 @@ use std::ffi::c_int;
 
 use mlua::ffi;
 
+use crate::number::truncate;
 use crate::stack::{Fail, Known, Stack};
 
 /// A pattern with none of these is searched as it is.
@@ -38,6 +39,25 @@ pub(crate) fn find(stack: &Stack) -> Result<c_int, Fail> {
             Ok(1)
         }
     }
+}
+
+/// `string.sub(text, from, to)`: Luau takes its places for 32 bits, so that the end of `sub(1, 2^32)` is lost.
+pub(crate) fn sub(stack: &Stack) -> Result<c_int, Fail> {
+    let text = stack.check_bytes(1, "sub")?;
+    let len = text.len() as i64;
+    let place = |number: f64| match truncate(number) {
+        place if place < 0 => place + len + 1,
+        place => place,
+    };
+    let from = place(stack.check_number(2, "sub")?).max(1);
+    let to = place(stack.number_or(3, "sub", -1.0)?).min(len);
+    if from <= to {
+        // Both are from 1 to the length.
+        stack.push_bytes(&text[from as usize - 1..to as usize]);
+    } else {
+        stack.push_bytes(b"");
+    }
+    Ok(1)
 }
 
 /// Longest string that `string.rep` and `table.concat` make, in bytes: about 10 ms.
@@ -111,6 +131,17 @@ impl Known for ToNumber {
             }
             stack.push_nil();
             return Ok(1);
+        }
+        // An error of Luau's own function would name no place, since it is called from here.
+        if arguments == 0 {
+            return Err(Fail::argument(1, "tonumber", "value expected"));
+        }
+        let base = truncate(stack.number_or(2, "tonumber", 10.0)?);
+        if !(2..=36).contains(&base) {
+            return Err(Fail::argument(2, "tonumber", "base out of range"));
+        }
+        if base != 10 {
+            stack.check_bytes(1, "tonumber")?;
         }
         stack.require(1);
         stack.push_copy(Stack::upvalue(1));

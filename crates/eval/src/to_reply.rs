@@ -5,11 +5,13 @@
 //! without metamethods. A loop instead of recursion, since a table may contain itself.
 
 use std::ffi::c_int;
+use std::time::Duration;
 
 use mlua::ffi;
 
 use crate::host::Resp;
 use crate::number::truncate;
+use crate::shared::thread_time;
 use crate::stack::Stack;
 use crate::tape::ReplySink;
 
@@ -19,14 +21,19 @@ const DEPTH_MAX: usize = 7_995;
 /// Values of one reply.
 const VALUES_MAX: usize = 1 << 20;
 
+/// Containers between two looks at the clock: a table of a million empty places costs a few milliseconds.
+const TICK_CONTAINERS: usize = 16;
+
 /// What a reply may hold; beyond that it is refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyBounds {
     pub(crate) bytes: usize,
+    /// Time of this thread.
+    pub(crate) time: Duration,
 }
 
-/// The reply has more than [`VALUES_MAX`] values or more bytes than the bound: a table that contains itself twice would
-/// never end.
+/// The reply has more than [`VALUES_MAX`] values, more bytes than the bound or takes longer: a table that contains itself
+/// twice would never end.
 #[derive(Debug)]
 pub(crate) struct TooLarge;
 
@@ -57,6 +64,9 @@ pub(crate) fn write_reply(
         open: Vec::new(),
         values_left: VALUES_MAX,
         bytes_left: bounds.bytes,
+        containers: 0,
+        time: bounds.time,
+        end: None,
     };
     writer.write_top()?;
     while let Some(open) = writer.open.last_mut() {
@@ -102,14 +112,20 @@ struct Writer<'a> {
     resp: Resp,
     sink: &'a mut dyn ReplySink,
     open: Vec<Open>,
+    /// Values that may still be announced, as items of a container.
     values_left: usize,
     bytes_left: usize,
+    /// Containers so far.
+    containers: usize,
+    /// How long it may take.
+    time: Duration,
+    /// This thread's time when it has taken too long, known from the first look at the clock: most replies are small.
+    end: Option<Duration>,
 }
 
 impl Writer<'_> {
     /// Writes the value at the top and pops it, unless it is a container: that is left open.
     fn write_top(&mut self) -> Result<(), TooLarge> {
-        self.values_left = self.values_left.checked_sub(1).ok_or(TooLarge)?;
         let stack = self.stack;
         match stack.kind(-1) {
             ffi::LUA_TSTRING => {
@@ -132,6 +148,13 @@ impl Writer<'_> {
 
     fn write_table(&mut self) -> Result<(), TooLarge> {
         let stack = self.stack;
+        self.containers += 1;
+        if self.containers.is_multiple_of(TICK_CONTAINERS) {
+            let now = thread_time();
+            if now > *self.end.get_or_insert(now + self.time) {
+                return Err(TooLarge);
+            }
+        }
         // Room for what this table and its items put there until the next table.
         if self.open.len() >= DEPTH_MAX || !stack.has_room(8) {
             self.sink.error(b"ERR reached lua stack limit");
@@ -139,8 +162,7 @@ impl Writer<'_> {
             return Ok(());
         }
         if let Some(len) = stack.short_array(-1) {
-            self.open_array(len);
-            return Ok(());
+            return self.open_array(len);
         }
         if stack.get_field(-1, c"err") == ffi::LUA_TSTRING {
             self.write_line(|sink, text| sink.error(text));
@@ -159,13 +181,17 @@ impl Writer<'_> {
         }
         stack.pop(1);
         if stack.get_field(-1, c"map") == ffi::LUA_TTABLE {
-            self.sink.map(self.count_pairs());
+            let pairs = self.count_pairs();
+            self.announce(2 * pairs)?;
+            self.sink.map(pairs);
             self.open_inner(Open::Map { is_value_due: false });
             return Ok(());
         }
         stack.pop(1);
         if stack.get_field(-1, c"set") == ffi::LUA_TTABLE {
-            self.sink.set(self.count_pairs());
+            let len = self.count_pairs();
+            self.announce(len)?;
+            self.sink.set(len);
             self.open_inner(Open::Set);
             return Ok(());
         }
@@ -191,13 +217,14 @@ impl Writer<'_> {
         }
         stack.pop(1);
         let len = self.count_items()?;
-        self.open_array(len);
-        Ok(())
+        self.open_array(len)
     }
 
-    fn open_array(&mut self, len: usize) {
+    fn open_array(&mut self, len: usize) -> Result<(), TooLarge> {
+        self.announce(len)?;
         self.sink.array(len);
         self.open.push(Open::Array { next: 1, left: len });
+        Ok(())
     }
 
     /// The inner table takes the place of the one whose field it is, with a nil to begin `next_pair` with.
@@ -205,6 +232,12 @@ impl Writer<'_> {
         self.stack.remove(-2);
         self.stack.push_nil();
         self.open.push(open);
+    }
+
+    /// Counts the values of a container before any of them is written: a table within itself is counted at every depth.
+    fn announce(&mut self, values: usize) -> Result<(), TooLarge> {
+        self.values_left = self.values_left.checked_sub(values).ok_or(TooLarge)?;
+        Ok(())
     }
 
     /// Items before the first nil.

@@ -352,6 +352,42 @@ fn memory_is_bounded_and_given_back() {
 }
 
 #[test]
+fn what_runs_leave_is_collected_in_steps() {
+    let engine = engine();
+    let before = engine.used_bytes();
+    let mut run = start(&engine, "local t = {} for i = 1, 3e5 do t[i] = {i} end return #t");
+    assert_eq!(finish(&mut run, &mut FakeHost::default()).unwrap(), ":300000");
+    let full = engine.used_bytes();
+    assert!(full > before + (8 << 20), "{full}");
+    assert!(!engine.collect_some(SLICE), "a run is under way");
+    drop(run);
+    let mut steps = 0;
+    while engine.collect_some(Duration::from_micros(200)) {
+        steps += 1;
+    }
+    assert!(steps > 5, "{steps} steps");
+    assert!(engine.used_bytes() < before + (1 << 20), "{}", engine.used_bytes());
+    assert!(!engine.collect_some(SLICE), "there is nothing left");
+    // A run that begins and ends in the middle of a collection.
+    let large = "local t = {} for i = 1, 3e5 do t[i] = {i} end return #t";
+    finish(&mut start(&engine, large), &mut FakeHost::default()).unwrap();
+    for _ in 0..20 {
+        let mut run = start(&engine, large);
+        let _ = run.resume(&mut FakeHost::default(), Duration::from_secs(5));
+        engine.collect_some(Duration::from_micros(200));
+        drop(run);
+        engine.collect_some(Duration::from_micros(200));
+    }
+    while engine.collect_some(SLICE) {}
+    assert!(engine.used_bytes() < before + (1 << 20), "{}", engine.used_bytes());
+    // Arguments count too, though no run has made them.
+    let script = engine.compile(b"return #ARGV[1]", "user_script").unwrap();
+    drop(engine.start(&script, &["k"], &["x".repeat(20 << 20)]));
+    while engine.collect_some(SLICE) {}
+    assert!(engine.used_bytes() < before + (1 << 20), "{}", engine.used_bytes());
+}
+
+#[test]
 fn replies_are_bounded() {
     let engine = engine();
     let mut host = FakeHost::default();
@@ -363,10 +399,26 @@ fn replies_are_bounded() {
     for source in [
         "local t = {} for i = 1, 100 do t = {t, t} end return t",
         "local s = ('x'):rep(1e6) local t = {} for i = 1, 100 do t[i] = s end return t",
+        "local t = {} for i = 1, 9e5 do t[i] = t end return t",
+        "local m = {} for i = 1, 5e5 do m[i] = true end m.x = {map = m} return {map = m}",
+        // A table of many places and few values.
+        "local m = {} for i = 1, 5e5 do m['k' .. i] = 1 end for i = 1, 5e5 do m['k' .. i] = nil end m.x = {map = m} return {map = m}",
     ] {
         let mut run = start(&engine, source);
-        let error = finish(&mut run, &mut host).unwrap_err();
+        loop {
+            match run.resume(&mut host, SLICE) {
+                Outcome::Yielded => {}
+                outcome => break assert!(matches!(outcome, Outcome::Finished), "{source}: {outcome:?}"),
+            }
+        }
+        let began = std::time::Instant::now();
+        let error = run.write_reply(&mut Text::default()).unwrap_err();
         assert_eq!(error.failure, Failure::Reply, "{source}");
+        assert!(
+            began.elapsed() < Duration::from_secs(4),
+            "{source}: {:?}",
+            began.elapsed()
+        );
     }
     let itself = "local t = {} t[1] = t return t";
     assert!(

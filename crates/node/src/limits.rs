@@ -144,6 +144,10 @@ bounds! {
     compiled_scripts / CompiledScripts: 4_096, Count(1, 1 << 20), "scripts",
         "all are dropped and compiled again when they are asked for",
         "";
+    /// Bytes of the compiled scripts that one worker keeps.
+    compiled_bytes / CompiledBytes: 64 * MIB, Bytes(1 << 20, 1 << 36), "bytes",
+        "as with `compiled_scripts`",
+        "";
     /// Time for which a command over several keys, a transaction, a script or FLUSHALL waits for its keys before it begins.
     keys_wait_ms / KeysWaitMs: 3_000, Millis(1, 600_000), "ms",
         "nothing is done, and the command gets the error",

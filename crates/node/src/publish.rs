@@ -35,6 +35,10 @@ pub fn publish(worker: &Worker) {
     counters
         .limit_hits(Bound::CompiledScripts)
         .set(worker.scripts.borrow().dropped());
+    counters
+        .limit_hits(Bound::CompiledBytes)
+        .set(worker.scripts.borrow().dropped_large());
+    counters.script_bytes.set(worker.scripts.borrow().used_bytes() as u64);
     if worker.index == 0 {
         let node = &worker.node;
         counters.limit_hits(Bound::Scripts).set(node.scripts.refused());

@@ -196,6 +196,9 @@ impl Worker {
                 published = Instant::now();
                 crate::publish::publish(&self);
                 self.follow_wall_clock();
+                while self.collect_step(step) {
+                    tokio::time::sleep(step * TIDY_REST).await;
+                }
                 let left = pass_interval.saturating_sub(pass_started.elapsed());
                 if left.is_zero() {
                     break;
@@ -224,6 +227,15 @@ impl Worker {
         while more && started.elapsed() < budget {
             more = shard.tidy(now_us, TIDY_ENTRIES);
         }
+        stretch.end(self.counters());
+        more
+    }
+
+    /// One step of freeing what scripts have left in their VM; whether there is more.
+    fn collect_step(self: &Rc<Self>, budget: Duration) -> bool {
+        let stretch = Stretch::long();
+        self.decide_overdue_round(stretch.started());
+        let more = self.scripts.borrow().collect_some(budget);
         stretch.end(self.counters());
         more
     }
@@ -371,6 +383,7 @@ fn script_limits(config: &Config) -> ScriptLimits {
         step: Duration::from_millis(config.script.step_ms),
         budget: Duration::from_millis(config.script.budget_ms),
         compiled: config.limits.compiled_scripts,
+        compiled_bytes: config.limits.compiled_bytes,
     }
 }
 

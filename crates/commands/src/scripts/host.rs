@@ -24,6 +24,8 @@ pub struct ScriptLimits {
     pub budget: Duration,
     /// Compiled scripts and libraries that a worker keeps.
     pub compiled: usize,
+    /// Memory of the compiled scripts that a worker keeps, in bytes.
+    pub compiled_bytes: usize,
 }
 
 /// A script, compiled.
@@ -42,8 +44,10 @@ pub struct ScriptHost {
     compiled: HashMap<Sha, Rc<Compiled>>,
     libraries: CompiledLibraries,
     generation: u64,
-    /// How often all compiled scripts were dropped for want of room.
+    /// How often all compiled scripts were dropped because they were too many.
     dropped: u64,
+    /// The same because they were too large.
+    dropped_large: u64,
     /// The script that was asked for last: most clients ask for the same again.
     last: Option<Rc<Compiled>>,
 }
@@ -75,13 +79,29 @@ impl ScriptHost {
             libraries: CompiledLibraries::default(),
             generation: 0,
             dropped: 0,
+            dropped_large: 0,
             last: None,
         })
     }
 
-    /// How often all compiled scripts were dropped for want of room.
+    /// Memory of the VM, in bytes: compiled scripts, and what runs hold.
+    pub fn used_bytes(&self) -> usize {
+        self.engine.used_bytes()
+    }
+
+    /// Housekeeping: frees for about `time` what runs have left. Whether there is more to do.
+    pub fn collect_some(&self, time: Duration) -> bool {
+        self.engine.collect_some(time)
+    }
+
+    /// How often all compiled scripts were dropped because they were too many.
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// How often all compiled scripts were dropped because they were too large.
+    pub fn dropped_large(&self) -> u64 {
+        self.dropped_large
     }
 
     /// The script that a request asks for.
@@ -99,6 +119,7 @@ impl ScriptHost {
             self.generation = generation;
             self.last = None;
             self.compiled.clear();
+            self.engine.collect_later();
         }
         let given = request.arg(1);
         if let Some(last) = &self.last {
@@ -163,12 +184,17 @@ impl ScriptHost {
 
     /// Makes room for one more that is compiled.
     fn make_room(&mut self) {
-        if self.compiled.len() + self.libraries.len() >= self.limits.compiled {
+        let is_full = self.compiled.len() + self.libraries.len() >= self.limits.compiled;
+        if is_full || self.engine.compiled_bytes() > self.limits.compiled_bytes {
             // Rare, and compiling takes less than a search for what is used least would cost each run.
             self.compiled.clear();
             self.libraries.clear();
-            self.dropped += 1;
+            self.last = None;
             self.engine.collect();
+            match is_full {
+                true => self.dropped += 1,
+                false => self.dropped_large += 1,
+            }
         }
     }
 }

@@ -191,6 +191,9 @@ impl Scripts {
     /// The text does not compile, or there is no room.
     pub(crate) fn load(&self, text: &[u8]) -> Result<Arc<ScriptSource>, CommandError> {
         let source = self.read(text)?;
+        if self.find(&source.sha).is_some() {
+            return Ok(source);
+        }
         check_source(text, CHUNK_NAME).map_err(|error| CommandError::Script(error.to_string().into_bytes()))?;
         if !self.keep(&source) {
             return Err(CommandError::TooManyScripts(self.limits));

@@ -113,6 +113,8 @@ pub struct WorkerCounters {
     pub longest_stretch_ns: Counter,
     /// Runs of scripts and functions that are over.
     pub scripts: Counter,
+    /// Bytes of the VM of scripts now.
+    pub script_bytes: Counter,
     /// Times that something waited for a key that was held.
     pub keys_waited: Counter,
     /// Keys lent by other shards to runs of this worker.
@@ -146,6 +148,7 @@ impl WorkerCounters {
             stretches: Histogram::default(),
             longest_stretch_ns: Counter::default(),
             scripts: Counter::default(),
+            script_bytes: Counter::default(),
             keys_waited: Counter::default(),
             keys_borrowed: Counter::default(),
             script_restarts: Counter::default(),

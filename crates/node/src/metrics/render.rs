@@ -123,6 +123,13 @@ impl Metrics {
         let name = "tollgate_stored_bytes";
         text.family(name, Gauge, "Bytes of keys and buckets in memory, by shard.");
         self.by_shard(text, name, |worker| worker.stored_bytes.get());
+        let name = "tollgate_script_memory_bytes";
+        text.family(
+            name,
+            Gauge,
+            "Bytes of compiled scripts, and of what runs of them hold, by shard.",
+        );
+        self.by_shard(text, name, |worker| worker.script_bytes.get());
         let name = "tollgate_buckets_dropped_total";
         text.family(
             name,
