@@ -299,7 +299,7 @@ fn hostile_libraries_are_refused_and_the_node_goes_on() {
                 .starts_with("ERR Error compiling function: user_function:")
         );
         let long = with(&format!("-- {}", "x".repeat(1 << 20)));
-        assert!(load(&mut client, &long).error().contains("a script may have 1048576"));
+        assert!(load(&mut client, &long).error().contains("a script may have 262144"));
         assert_eq!(client.line("FUNCTION LIST").items().len(), 1);
         assert_eq!(load(&mut client, &with("")).text(), "lib");
         assert_eq!(client.line("FCALL f 0").text(), "second");

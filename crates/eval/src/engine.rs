@@ -171,7 +171,7 @@ impl Engine {
         self.vm.shared.memory.used_bytes()
     }
 
-    /// Memory that libraries and compiled scripts take, in bytes; those dropped since the last collection included.
+    /// Memory that the environment, compiled scripts and libraries take, in bytes.
     pub fn compiled_bytes(&self) -> usize {
         self.vm.shared.idle_bytes()
     }

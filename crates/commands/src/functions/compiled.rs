@@ -50,12 +50,16 @@ impl CompiledLibraries {
     }
 
     /// The function of that name, if it was the last that was asked for, and nothing has changed since.
-    pub(crate) fn last(&mut self, functions: &Functions, name: &[u8]) -> Option<Callable> {
+    pub(crate) fn last(&mut self, engine: &Engine, functions: &Functions, name: &[u8]) -> Option<Callable> {
         let generation = functions.generation();
         if self.generation != generation {
             self.generation = generation;
             self.last = None;
+            let before = self.by_name.len();
             self.by_name.retain(|_, library| functions.is_current(&library.source));
+            if self.by_name.len() < before {
+                engine.collect_later();
+            }
         }
         let (last, callable) = self.last.as_ref()?;
         (**last == *name).then(|| callable.clone())

@@ -30,7 +30,7 @@ pub(crate) fn write(libraries: &[Arc<Library>]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(texts + overhead_bytes(libraries.len()));
     payload.extend_from_slice(MAGIC);
     for library in libraries {
-        // A text is at most a megabyte.
+        // A text is at most as long as a script may be.
         payload.extend_from_slice(&(library.text.len() as u32).to_le_bytes());
         payload.extend_from_slice(&library.text);
     }

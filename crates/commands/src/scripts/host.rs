@@ -24,7 +24,7 @@ pub struct ScriptLimits {
     pub budget: Duration,
     /// Compiled scripts and libraries that a worker keeps.
     pub compiled: usize,
-    /// Memory of the compiled scripts that a worker keeps, in bytes.
+    /// Memory of the compiled scripts and libraries that a worker keeps, in bytes.
     pub compiled_bytes: usize,
 }
 
@@ -170,7 +170,7 @@ impl ScriptHost {
     /// There is none.
     pub(crate) fn function(&mut self, functions: &Functions, name: &[u8]) -> Result<Callable, CommandError> {
         const NOT_FOUND: CommandError = CommandError::Refused("Function not found");
-        if let Some(callable) = self.libraries.last(functions, name) {
+        if let Some(callable) = self.libraries.last(&self.engine, functions, name) {
             return Ok(callable);
         }
         let found = functions.find(name).ok_or(NOT_FOUND)?;
