@@ -28,8 +28,14 @@ pub struct Warmer {
 impl Warmer {
     /// Reads the entries that the next commands of a connection will want of this shard, up to [`COMMANDS_AHEAD`].
     pub fn before<'a>(&mut self, table: &CommandTable, shard: &Shard, db: u8, ahead: impl Iterator<Item = Ahead<'a>>) {
-        if shard.is_worth_warming() {
-            shard.warm(ahead.take(COMMANDS_AHEAD).map(|ahead| {
+        if !shard.is_worth_warming() {
+            return;
+        }
+        let mut ahead = ahead.take(COMMANDS_AHEAD).peekable();
+        // Pipelines of checks are common, and look their keys up together anyway.
+        let first = ahead.peek().and_then(|ahead| self.last.find(table, ahead.arg(0)?));
+        if first.is_some_and(|spec| !matches!(spec.run, Run::Check(_))) {
+            shard.warm(ahead.map(|ahead| {
                 let spec = self.last.find(table, ahead.arg(0)?)?;
                 Some((db, first_key(spec, |index| ahead.arg(index))?))
             }));
