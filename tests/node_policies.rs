@@ -137,6 +137,12 @@ fn over_http_a_limit_that_a_policy_refuses_is_the_askers_fault() {
     // What fails for other reasons is the node's fault.
     assert_eq!([0; 3].map(|_| check("third", 10).0), [200, 200, 500]);
     assert_eq!(check("slow", 10).0, 500);
+    // A key that holds something else is in the asker's way.
+    let mut client = node.client();
+    assert_eq!(client.line("SET text x").text(), "OK");
+    let reply = node.http("POST", "/v1/check", r#"{"key":"text","limit":5,"per":"1m"}"#);
+    assert_eq!(reply.status, 409, "{}", reply.body);
+    assert_eq!(client.line("GET text").text(), "x");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn refusal(error: CommandError) -> CheckError {
         CommandError::LimitRefused { .. } => CheckError::Invalid { field: "limit", reason },
         CommandError::Burst(_) => CheckError::Invalid { field: "burst", reason },
         CommandError::KeyTooLong(_) => CheckError::Invalid { field: "key", reason },
-        CommandError::OtherPolicy { .. } => CheckError::WrongType(reason),
+        CommandError::OtherPolicy { .. } | CommandError::WrongType => CheckError::WrongType(reason),
         CommandError::OutOfMemory | CommandError::TooManyLimits(_) => CheckError::Unavailable(reason),
         _ => CheckError::Policy(reason),
     }

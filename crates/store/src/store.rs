@@ -491,6 +491,7 @@ impl Store {
         table.pack();
         self.bytes = self.bytes - before + after;
         self.generation += u64::from(after < before);
+        self.last_found.set(None);
         after < before
     }
 
