@@ -326,20 +326,89 @@ fn a_reply_that_takes_long_comes_before_the_next() {
             client.send(&["GET", "slow"]);
             assert!(client.is_silent_for(Duration::from_millis(50)));
         }
-        // Asked to end, it still answers what it has read.
-        node.signal("TERM");
         let mut counts: Vec<i64> = clients
             .iter_mut()
             .map(|client| {
                 let count = client.receive().int();
-                if let Ok(seen) = client.receive().text().parse::<i64>() {
-                    assert!(seen >= count);
-                }
+                assert!(client.receive().text().parse::<i64>().expect("a number") >= count);
                 count
             })
             .collect();
         counts.sort_unstable();
         assert_eq!(counts, [1, 2, 3, 4]);
+        // Asked to end, it still answers what it has read.
+        for client in &mut clients {
+            client.send(&["EVAL", slow, "1", "slow"]);
+            assert!(client.is_silent_for(Duration::from_millis(50)));
+        }
+        node.signal("TERM");
+        let mut counts: Vec<i64> = clients.iter_mut().map(|client| client.receive().int()).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [5, 6, 7, 8]);
         assert!(node.wait().success());
     }
+}
+
+#[test]
+fn a_small_turn_may_have_large_replies() {
+    let node = Node::start(&["--workers", "1", "--set", "limits.output_bytes=4MiB"]);
+    let mut client = node.client();
+    let value = "v".repeat(3 << 20);
+    assert_eq!(client.command(&["SET", "large", &value]).text(), "OK");
+    // Each reply is within the bound, all together are not.
+    let turn = "GET large\r\n".repeat(20) + "ECHO middle\r\nGET large\r\nGET other\r\nECHO end\r\n";
+    for _ in 0..2 {
+        client.send_raw(turn.as_bytes());
+        for _ in 0..20 {
+            assert_eq!(client.receive().text().len(), value.len());
+        }
+        assert_eq!(client.receive().text(), "middle");
+        assert_eq!(client.receive().text().len(), value.len());
+        assert!(client.receive().is_null());
+        assert_eq!(client.receive().text(), "end");
+        let turn = "GET large\r\n".repeat(5);
+        client.send_raw(turn.as_bytes());
+        for _ in 0..5 {
+            assert_eq!(client.receive().text().len(), value.len());
+        }
+    }
+}
+
+#[test]
+fn a_client_that_is_given_up_gets_and_does_nothing_more() {
+    let node = Node::start(&["--workers", "1", "--set", "limits.output_bytes=1MiB"]);
+    let mut other = node.client();
+    for part in ["a", "b"] {
+        assert_eq!(other.command(&["SET", part, &"v".repeat(700_000)]).text(), "OK");
+    }
+    for _ in 0..20 {
+        let mut client = node.client();
+        client.send(&["MGET", "a", "b"]);
+        client.send(&["SET", "written", "1"]);
+        assert!(client.receive_to_end().is_empty());
+    }
+    assert_eq!(other.line("EXISTS written").int(), 0);
+    assert!(
+        node.metric("tollgate_limit_hit_total{limit=\"output_bytes\"")
+            .unwrap_or(0.0)
+            >= 20.0
+    );
+}
+
+#[test]
+fn a_client_that_was_killed_runs_nothing_that_waits() {
+    let node = Node::start(&["--workers", "1", "--set", "script.budget_ms=30000"]);
+    let slow = "local n = 0 for i = 1, 30000000 do n = n + i % 7 end return redis.call('SET', KEYS[1], 1)";
+    let mut holder = node.client();
+    holder.send(&["EVAL", slow, "1", "held"]);
+    let mut waiting = node.client();
+    let id = waiting.line("CLIENT ID").int();
+    // It waits for the key, and has more to do.
+    waiting.send_raw(b"APPEND held x\r\nSET written 1\r\n");
+    assert!(waiting.is_silent_for(Duration::from_millis(50)));
+    let mut other = node.client();
+    assert_eq!(other.line(&format!("CLIENT KILL ID {id}")).int(), 1);
+    assert_eq!(holder.receive().text(), "OK");
+    assert!(waiting.receive_to_end().is_empty());
+    assert_eq!(other.line("EXISTS written").int(), 0);
 }

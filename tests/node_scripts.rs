@@ -473,3 +473,31 @@ fn a_watched_key_is_told_of_flushes_sweeps_and_buckets_but_not_of_what_was_taken
         assert_eq!(client.line("EXEC").items().len(), 3);
     }
 }
+
+#[test]
+fn what_one_command_of_a_script_is_given_is_bounded() {
+    for node in nodes() {
+        let mut client = node.client();
+        let script = "local s, t = ('x'):rep(16 * 1024 * 1024), {} for i = 1, 300 do t[i] = s end \
+                      return redis.call('RPUSH', KEYS[1], unpack(t))";
+        let error = eval(&mut client, script, &["list"], &[]);
+        assert!(error.error().contains("too large"), "{error:?}");
+        assert_eq!(client.line("EXISTS list").int(), 0);
+        // A reply that repeats one long status is bounded, too.
+        let script = "local e, t = {ok = ('x'):rep(16 * 1024 * 1024)}, {} for i = 1, 100 do t[i] = e end return t";
+        let error = eval(&mut client, script, &[], &[]);
+        assert!(error.error().contains("reply of the script is too large"), "{error:?}");
+        // A command with subcommands is not mistaken for one of them.
+        let script =
+            "local all = #redis.call('COMMAND') return {all, redis.call('COMMAND', 'COUNT'), #redis.call('COMMAND')}";
+        let counts: Vec<i64> = eval(&mut client, script, &[], &[])
+            .items()
+            .iter()
+            .map(Value::int)
+            .collect();
+        assert!(
+            counts[0] > 100 && counts.iter().all(|&count| count == counts[0]),
+            "{counts:?}"
+        );
+    }
+}

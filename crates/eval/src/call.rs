@@ -18,6 +18,19 @@ pub(crate) struct Arguments {
     ends: Vec<(c_int, usize)>,
 }
 
+impl Arguments {
+    /// Empties it; what many large ones needed is given back.
+    fn clear(&mut self) {
+        self.text.clear();
+        self.text.shrink_to(KEPT_BYTES_MAX);
+        self.ends.clear();
+        self.ends.shrink_to(KEPT_BYTES_MAX / size_of::<(c_int, usize)>());
+    }
+}
+
+/// Bytes of memory that is kept for the next call.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
 /// Arguments that are put together without an allocation.
 const ARGUMENTS_INLINE: usize = 32;
 
@@ -52,8 +65,7 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
     let shared = stack.shared();
     // The host does not come back here: a script is not started by a command of a script.
     let mut numbers = shared.arguments.borrow_mut();
-    numbers.text.clear();
-    numbers.ends.clear();
+    numbers.clear();
     // Numbers first: while they are written, their texts may move.
     for index in 1..=count {
         match stack.kind(index) {
@@ -101,6 +113,8 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
         return Ok(Some(error.to_vec()));
     }
     push_reply(stack, &tape, resp)?;
+    // A large one is not kept until the next call.
+    tape.clear();
     Ok(None)
 }
 

@@ -165,13 +165,11 @@ impl Writer<'_> {
             return self.open_array(len);
         }
         if stack.get_field(-1, c"err") == ffi::LUA_TSTRING {
-            self.write_line(|sink, text| sink.error(text));
-            return Ok(());
+            return self.write_line(|sink, text| sink.error(text));
         }
         stack.pop(1);
         if stack.get_field(-1, c"ok") == ffi::LUA_TSTRING {
-            self.write_line(|sink, text| sink.status(text));
-            return Ok(());
+            return self.write_line(|sink, text| sink.status(text));
         }
         stack.pop(1);
         if stack.get_field(-1, c"double") == ffi::LUA_TNUMBER {
@@ -197,8 +195,7 @@ impl Writer<'_> {
         }
         stack.pop(1);
         if stack.get_field(-1, c"big_number") == ffi::LUA_TSTRING {
-            self.write_line(|sink, digits| sink.big_number(digits));
-            return Ok(());
+            return self.write_line(|sink, digits| sink.big_number(digits));
         }
         stack.pop(1);
         if stack.get_field(-1, c"verbatim_string") == ffi::LUA_TTABLE {
@@ -266,10 +263,12 @@ impl Writer<'_> {
     }
 
     /// The string on the top as one line; pops it and its table.
-    fn write_line(&mut self, write: impl FnOnce(&mut dyn ReplySink, &[u8])) {
-        let text = one_line(self.stack.string(-1).unwrap_or_default());
-        write(&mut *self.sink, &text);
+    fn write_line(&mut self, write: impl FnOnce(&mut dyn ReplySink, &[u8])) -> Result<(), TooLarge> {
+        let text = self.stack.string(-1).unwrap_or_default();
+        self.bytes_left = self.bytes_left.checked_sub(text.len()).ok_or(TooLarge)?;
+        write(&mut *self.sink, &one_line(text));
         self.stack.pop(2);
+        Ok(())
     }
 }
 

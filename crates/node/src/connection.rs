@@ -152,6 +152,9 @@ impl Connection {
         if self.link.is_in_round() {
             self.worker.decide_round();
             self.link.round_left().await;
+            if self.link.is_broken() {
+                return Err(End::Gone);
+            }
         }
         if self.link.owes() {
             self.link.phase.set(Phase::Writing);
@@ -225,7 +228,7 @@ impl Connection {
         let mut consumed = 0;
         let mut commands = 0;
         let mut turn = Turn::new(&self.worker, buffers, self.client.id, started);
-        turn.may_join(bytes.len());
+        turn.may_join(bytes.len(), &self.link);
         let end = loop {
             let window = &bytes[consumed..];
             turn.look_ahead(&self.session, window, commands);

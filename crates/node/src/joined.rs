@@ -7,7 +7,7 @@
 use crate::limits::Bound;
 use crate::link::{Link, Phase};
 use crate::stretch::Stretch;
-use crate::turn::SLICE;
+use crate::turn::{LARGE_OUT_BYTES, SLICE};
 use crate::work::{Ran, Work};
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
@@ -57,12 +57,13 @@ struct Done {
     end: usize,
 }
 
-/// A turn of which a command could not be done at once.
+/// A turn that goes on in a task of its own: a command could not be done at once, its slice is over, or it has many replies.
 struct Late {
     turn: JoinedTurn,
+    /// The command that comes next.
     at: usize,
-    work: Work,
-    env: Env,
+    /// What is left of that one, if it has begun, in which circumstances, and since when.
+    begun: Option<(Work, Env, Instant)>,
     /// Replies of the commands before it.
     out: Vec<u8>,
 }
@@ -114,7 +115,7 @@ impl Worker {
         let stretch = Stretch::short(Instant::now());
         let now_us = self.node.clock.at(stretch.started());
         let counters = self.counters();
-        // A command may end the round of checks, but never comes here.
+        // Nothing that a command calls comes here; it may end the round of checks.
         let mut memory = self.joined.memory.borrow_mut();
         let memory = &mut *memory;
         let slow_from = self.node.slowlog.slower_than();
@@ -175,7 +176,11 @@ impl Worker {
         (read_at, slow_from): (&mut Instant, Duration),
     ) {
         let Memory { queue, replies, done } = memory;
+        if turn.link.is_killed() {
+            return turn.link.give_up();
+        }
         let start = replies.len();
+        let slice_started = *read_at;
         for at in 0..turn.batch.len() {
             let Some((spec, db, proto, request)) = turn.batch.get(at) else {
                 break;
@@ -183,27 +188,33 @@ impl Worker {
             let env = self.env(now_us, db, proto);
             queue.start(false);
             // There are no checks among them, so nothing is queued.
-            if let Ran::Later(work) = self.try_run(&env, queue, spec, request, replies) {
-                let out = replies.split_off(start);
-                let late = Late {
-                    turn,
-                    at,
-                    work,
-                    env,
-                    out,
-                };
-                late.turn.link.phase.set(Phase::Turn);
-                self.joined.late.set(self.joined.late.get() + 1);
-                tokio::task::spawn_local(Rc::clone(self).finish_late(late));
-                *read_at = Instant::now();
-                return;
-            }
-            let now = Instant::now();
-            let took = now.saturating_duration_since(*read_at);
-            *read_at = now;
-            if took >= slow_from {
-                self.note_slow(took, Some(turn.connection), spec, request);
-            }
+            let ran = self.try_run(&env, queue, spec, request, replies);
+            let since = std::mem::replace(read_at, Instant::now());
+            let took = read_at.saturating_duration_since(since);
+            let (next, begun) = match ran {
+                Ran::Later(work) => (at, Some((work, env, since))),
+                Ran::Done | Ran::FlushFirst => {
+                    if took >= slow_from {
+                        self.note_slow(took, Some(turn.connection), spec, request);
+                    }
+                    let is_over = read_at.saturating_duration_since(slice_started) >= SLICE;
+                    if at + 1 == turn.batch.len() || !is_over && replies.len() - start < LARGE_OUT_BYTES {
+                        continue;
+                    }
+                    (at + 1, None)
+                }
+            };
+            let out = replies.split_off(start);
+            turn.link.phase.set(Phase::Turn);
+            self.joined.late.set(self.joined.late.get() + 1);
+            let late = Late {
+                turn,
+                at: next,
+                begun,
+                out,
+            };
+            tokio::task::spawn_local(Rc::clone(self).finish_late(late));
+            return;
         }
         let end = replies.len();
         done.push(Done { turn, end });
@@ -213,29 +224,43 @@ impl Worker {
         let Late {
             turn,
             at,
-            work,
-            env,
+            mut begun,
             mut out,
         } = late;
         let mut queue = CheckQueue::default();
-        let mut first = Some((work, env));
+        let mut slice_started = Instant::now();
         for at in at..turn.batch.len() {
             let Some((spec, db, proto, request)) = turn.batch.get(at) else {
                 break;
             };
-            let (work, env) = match first.take() {
-                Some(first) => first,
+            if begun.is_none() {
+                if turn.link.is_killed() || turn.link.is_broken() {
+                    break;
+                }
+                if out.len() >= LARGE_OUT_BYTES && !self.send_part(&turn.link, &mut out).await {
+                    break;
+                }
+                if slice_started.elapsed() >= SLICE {
+                    tokio::task::yield_now().await;
+                    slice_started = Instant::now();
+                }
+            }
+            let (work, env, since) = match begun.take() {
+                Some((work, env, since)) => (Some(work), env, since),
                 None => {
-                    let env = self.env(self.node.clock.now_us(), db, proto);
+                    let since = Instant::now();
+                    let env = self.env(self.node.clock.at(since), db, proto);
                     match self.try_run(&env, &mut queue, spec, request, &mut out) {
-                        Ran::Later(work) => (work, env),
-                        Ran::Done | Ran::FlushFirst => continue,
+                        Ran::Later(work) => (Some(work), env, since),
+                        Ran::Done | Ran::FlushFirst => (None, env, since),
                     }
                 }
             };
-            let started = Instant::now();
-            self.finish(work, &env, &mut queue, spec, request, &mut out).await;
-            let took = started.elapsed();
+            if let Some(work) = work {
+                self.finish(work, &env, &mut queue, spec, request, &mut out).await;
+                slice_started = Instant::now();
+            }
+            let took = since.elapsed();
             if took >= self.node.slowlog.slower_than() {
                 self.note_slow(took, Some(turn.connection), spec, request);
             }
@@ -243,18 +268,38 @@ impl Worker {
         }
         self.joined.late.set(self.joined.late.get() - 1);
         turn.link.phase.set(Phase::Idle);
-        self.send_joined(&turn.link, &out);
+        match turn.link.is_killed() || turn.link.is_broken() {
+            true => turn.link.give_up(),
+            false => self.send_joined(&turn.link, &out),
+        }
         self.counters().turn(turn.batch.len() as u64, turn.started.elapsed());
         self.joined.keep(turn.batch);
     }
 
+    /// Sends what a late turn has so far; whether it goes on.
+    async fn send_part(&self, link: &Link, out: &mut Vec<u8>) -> bool {
+        if self.is_too_large(out) || link.send_in_round(out).await.is_err() {
+            link.give_up();
+            return false;
+        }
+        self.counters().sent_bytes.add(out.len() as u64);
+        out.clear();
+        true
+    }
+
+    fn is_too_large(&self, replies: &[u8]) -> bool {
+        let is_too_large = replies.len() > self.node.config.limits.output_bytes;
+        if is_too_large {
+            self.counters().limit_hit(Bound::OutputBytes);
+        }
+        is_too_large
+    }
+
     fn send_joined(&self, link: &Link, replies: &[u8]) {
-        let counters = self.counters();
-        if replies.len() > self.node.config.limits.output_bytes {
-            counters.limit_hit(Bound::OutputBytes);
+        if self.is_too_large(replies) {
             return link.give_up();
         }
-        counters.sent_bytes.add(replies.len() as u64);
+        self.counters().sent_bytes.add(replies.len() as u64);
         link.leave_round(replies);
     }
 }

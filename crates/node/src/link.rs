@@ -74,7 +74,15 @@ impl Link {
     /// As [`Link::ask_to_leave`], of one that is to run nothing more.
     pub fn kill(&self) {
         self.killed.set(true);
+        if self.is_in_round() {
+            // Whatever is being sent to it there ends.
+            self.shut_down();
+        }
         self.ask_to_leave();
+    }
+
+    fn shut_down(&self) {
+        let _ = socket2::SockRef::from(self.socket()).shutdown(std::net::Shutdown::Both);
     }
 
     /// Whether it is to run nothing more.
@@ -133,9 +141,20 @@ impl Link {
 
     /// Ends what it is in the round for without an answer: the client is given up.
     pub fn give_up(&self) {
-        self.left_round();
         self.broken.set(true);
+        self.shut_down();
+        self.left_round();
         self.wake();
+    }
+
+    /// Sends replies of a turn that stays in the round, after the messages that came before them.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub async fn send_in_round(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let owed = self.take_owed();
+        self.send(&owed).await?;
+        self.send(bytes).await
     }
 
     /// Sends the replies of a round; what the client does not take at once is owed.
@@ -164,7 +183,7 @@ impl Link {
             owed.clear();
             self.broken.set(true);
             // Its task may be waiting for the client to take something: now that fails.
-            let _ = socket2::SockRef::from(self.socket()).shutdown(std::net::Shutdown::Both);
+            self.shut_down();
         } else {
             owed.extend_from_slice(message);
         }

@@ -142,7 +142,7 @@ impl Keys {
         let worker = Rc::clone(&self.worker);
         let is_own = |need: &KeyNeed| worker.owner_of(&need.key) == worker.index;
         // Also for keys of this shard alone: whoever takes the whole node must not wait for one who waits for it.
-        if matches!(self.access, Access::Local) && worker.node.workers() > 1 {
+        if matches!(self.access, Access::Local) {
             self.access = Access::Some(Arc::clone(&worker.node.borrowing).read_owned().await);
         }
         // Those of a shard are next to each other: it has a range of slots, and they are sorted by slot.
@@ -378,7 +378,11 @@ impl Worker {
                     };
                     match are_free {
                         // It does not wait for anything.
-                        true => lend.await,
+                        true => {
+                            let stretch = Stretch::long();
+                            lend.await;
+                            stretch.end(self.counters());
+                        }
                         false => drop(tokio::task::spawn_local(lend)),
                     }
                 }

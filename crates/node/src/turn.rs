@@ -3,7 +3,7 @@
 use crate::joined::JOINED_BYTES_MAX;
 use crate::keyspace;
 use crate::limits::Bound;
-use crate::link::Link;
+use crate::link::{Link, Phase};
 use crate::loans::Keys;
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
@@ -24,7 +24,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Bytes with which several requests may be waiting.
 const LOOK_AHEAD_BYTES_MIN: usize = 100;
 /// Bytes of replies after which a turn sends what it has before it goes on.
-const LARGE_OUT_BYTES: usize = 1 << 20;
+pub const LARGE_OUT_BYTES: usize = 1 << 20;
 /// How long a turn may run commands that are not batched before others get their chance.
 pub const SLICE: Duration = Duration::from_micros(300);
 /// Bytes of replies that pooled buffers keep room for.
@@ -128,6 +128,8 @@ pub struct Turn<'a> {
     alone: bool,
     /// Whether its commands may be left to be run with those of others.
     may_join: bool,
+    /// The way to the client, if so.
+    link: Option<Rc<Link>>,
     /// When its requests were read.
     started: Instant,
     /// When this worker last had the chance to do something else.
@@ -153,6 +155,7 @@ impl<'a> Turn<'a> {
             now_us: worker.node.clock.at(started),
             alone,
             may_join: false,
+            link: None,
             started,
             slice_started: started,
             read_at: started,
@@ -190,8 +193,9 @@ impl<'a> Turn<'a> {
     }
 
     /// Says how many bytes its requests have: those of small turns may be left to be run with those of others.
-    pub fn may_join(&mut self, bytes: usize) {
+    pub fn may_join(&mut self, bytes: usize, link: &Rc<Link>) {
         self.may_join = bytes <= JOINED_BYTES_MAX && self.worker.node.attention.get() == 0;
+        self.link = self.may_join.then(|| Rc::clone(link));
     }
 
     /// Reads the clock again, after a wait that was not short.
@@ -446,9 +450,38 @@ impl<'a> Turn<'a> {
             let env = self.worker.env(self.now_us, db, proto);
             self.run_here(&env, spec, request).await;
             at += 1;
+            if self.is_large() && !self.send_local().await {
+                break;
+            }
         }
         batch.clear();
         self.buffers.joining = batch;
+    }
+
+    /// Sends the replies so far of a turn that has nothing in other shards; whether they are no more than may be sent at once. If they
+    /// are, they are left, and whoever sends them at the end of the turn ends the connection.
+    async fn send_local(&mut self) -> bool {
+        let TurnBuffers {
+            out,
+            local,
+            order,
+            queue,
+            ..
+        } = &mut *self.buffers;
+        out.append(local);
+        order.clear();
+        queue.start(!self.alone);
+        let (Some(link), true) = (&self.link, out.len() <= self.worker.node.config.limits.output_bytes) else {
+            return false;
+        };
+        self.worker.counters().sent_bytes.add(out.len() as u64);
+        link.phase.set(Phase::Writing);
+        // Who is gone is noticed at the end of the turn.
+        let _ = link.send(out).await;
+        link.phase.set(Phase::Turn);
+        out.clear();
+        self.refresh_clock();
+        true
     }
 
     /// The worker whose shard has every key of a request for that command; none if there are several, or no key.
@@ -604,8 +637,10 @@ impl<'a> Turn<'a> {
     /// Leaves this turn to the worker's round, if its `commands` are few, and checks alone or others alone.
     pub fn join_round(&mut self, link: &Rc<Link>, commands: u64) -> bool {
         let buffers = &mut *self.buffers;
-        if !buffers.joining.is_empty() {
-            debug_assert_eq!(buffers.joining.len() as u64, commands);
+        // All of its commands are waiting there, or none.
+        let is_whole = buffers.joining.len() as u64 == commands && buffers.out.is_empty() && buffers.local.is_empty();
+        debug_assert!(is_whole || buffers.joining.is_empty());
+        if is_whole && !buffers.joining.is_empty() {
             self.worker
                 .join(&mut buffers.joining, self.connection, link, self.started);
             return true;

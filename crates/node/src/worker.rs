@@ -169,7 +169,11 @@ impl Worker {
     /// whether they are given up.
     fn end(tracked: &Tracked, at_once: bool) {
         match tracked.link.phase.get() {
-            Phase::Idle | Phase::Writing if at_once => tracked.task.abort(),
+            Phase::Idle | Phase::Writing if at_once => {
+                // What it has in a round is not run any more.
+                tracked.link.kill();
+                tracked.task.abort();
+            }
             Phase::Turn if at_once => tracked.link.kill(),
             Phase::Idle | Phase::Turn | Phase::Writing => tracked.link.ask_to_leave(),
         }

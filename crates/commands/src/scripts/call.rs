@@ -243,7 +243,7 @@ impl<'a> Calls<'a> {
                 "Write commands are not allowed from read-only scripts.",
             ));
         }
-        if !spec.name.contains('|') {
+        if spec.subcommands.is_empty() && !spec.name.contains('|') {
             known.plain = Some(PlainCommand { spec, is_write });
         }
         Ok(spec)
@@ -259,6 +259,8 @@ impl CallMemory {
     }
 }
 
+/// Bytes that the arguments of one command may have together, if a run's memory is not larger: as much as one string.
+const CALL_BYTES_MAX: usize = 512 << 20;
 /// Bytes that each buffer of [`CallMemory`] keeps.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
@@ -271,7 +273,7 @@ impl Scratch {
             self.bytes.extend_from_slice(argument);
             self.args.push(ArgRange {
                 start,
-                // A run's memory is far below 4 GiB.
+                // Together they are below 4 GiB, see `call`.
                 end: self.bytes.len() as u32,
             });
         }
@@ -280,6 +282,14 @@ impl Scratch {
 
 impl Host for Calls<'_> {
     fn call(&mut self, arguments: &[&[u8]], resp: Resp, tape: &mut Tape) -> HostAnswer {
+        // One string may be given many times.
+        let bytes = arguments
+            .iter()
+            .fold(0, |sum: usize, argument| sum.saturating_add(argument.len()));
+        if bytes > CALL_BYTES_MAX.max(self.host.limits.memory_bytes).min(u32::MAX as usize) {
+            tape.error(b"ERR The arguments of a command of a script are too large");
+            return HostAnswer::Replied;
+        }
         let mut scratch = std::mem::take(&mut self.memory.scratch);
         scratch.set(arguments);
         let answer = match self.run(Request::new(&scratch.bytes, &scratch.args), resp, tape.wire()) {
