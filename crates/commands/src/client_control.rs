@@ -11,7 +11,7 @@ pub(crate) fn unblock(call: &mut ConnectionCall<'_>) -> Result<(), CommandError>
     let request = call.request;
     let with_error = match request.get(3) {
         None => false,
-        Some(_) if request.len() > 4 => return Err(too_many(request)),
+        Some(_) if request.len() > 4 => return Err(CommandError::wrong_subcommand(request)),
         Some(reason) if reason.eq_ignore_ascii_case(b"TIMEOUT") => false,
         Some(reason) if reason.eq_ignore_ascii_case(b"ERROR") => true,
         Some(_) => {
@@ -26,20 +26,12 @@ pub(crate) fn unblock(call: &mut ConnectionCall<'_>) -> Result<(), CommandError>
     Ok(())
 }
 
-/// Of a subcommand that has a form with one argument less.
-fn too_many(request: Request<'_>) -> CommandError {
-    let subcommand = String::from_utf8_lossy(request.arg(1));
-    CommandError::Other(format!(
-        "unknown subcommand or wrong number of arguments for '{subcommand}'. Try CLIENT HELP."
-    ))
-}
-
 /// `CLIENT PAUSE timeout [WRITE|ALL]`
 pub(crate) fn pause(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let request = call.request;
     let all = match request.get(3) {
         None => true,
-        Some(_) if request.len() > 4 => return Err(too_many(request)),
+        Some(_) if request.len() > 4 => return Err(CommandError::wrong_subcommand(request)),
         Some(mode) if mode.eq_ignore_ascii_case(b"WRITE") => false,
         Some(mode) if mode.eq_ignore_ascii_case(b"ALL") => true,
         Some(_) => return Err(CommandError::Refused("CLIENT PAUSE mode must be WRITE or ALL")),

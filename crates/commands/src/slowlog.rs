@@ -174,10 +174,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// `SLOWLOG GET [count]`
 pub(crate) fn get(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     if call.request.len() > 3 {
-        let asked = String::from_utf8_lossy(call.request.arg(1));
-        return Err(CommandError::Other(format!(
-            "unknown subcommand or wrong number of arguments for '{asked}'. Try SLOWLOG HELP."
-        )));
+        return Err(CommandError::wrong_subcommand(call.request));
     }
     let count = match call.request.get(2).map(parse_integer) {
         None => SHOWN,
