@@ -8,7 +8,7 @@ use crate::node_view::ConnectionCall;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tollgate_protocol::{Request, parse_integer};
 
@@ -65,7 +65,7 @@ impl SlowCommand {
 }
 
 /// Slow commands with their ids, the oldest first.
-type Ring = VecDeque<(u64, SlowCommand)>;
+type Ring = VecDeque<(u64, Arc<SlowCommand>)>;
 
 /// The slow commands of a node.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl SlowLog {
             ring.pop_front();
         }
         if most > 0 {
-            ring.push_back((self.next_id.fetch_add(1, Ordering::Relaxed), command));
+            ring.push_back((self.next_id.fetch_add(1, Ordering::Relaxed), Arc::new(command)));
         }
         had_room
     }
@@ -154,8 +154,8 @@ impl SlowLog {
         self.by_worker.iter().for_each(|ring| lock(ring).clear());
     }
 
-    /// The newest, newest first.
-    fn newest(&self, count: usize) -> Vec<(u64, SlowCommand)> {
+    /// The newest, newest first. Shared, not copied: their worker waits meanwhile if it has another.
+    fn newest(&self, count: usize) -> Vec<(u64, Arc<SlowCommand>)> {
         let count = count.min(self.entries_max());
         let mut newest: Vec<_> = Vec::new();
         for ring in &self.by_worker {

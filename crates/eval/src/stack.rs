@@ -412,7 +412,7 @@ unsafe extern "C-unwind" fn known<F: Known>(state: State) -> c_int {
 /// # Safety
 /// Luau calls with the running thread, which lives until this returns; its user data is a [`Shared`].
 #[inline]
-pub(crate) unsafe fn enter(state: State, body: impl FnOnce(&Stack) -> Result<c_int, Fail>) -> c_int {
+unsafe fn enter(state: State, body: impl FnOnce(&Stack) -> Result<c_int, Fail>) -> c_int {
     // SAFETY: the caller promises it.
     let stack = unsafe { Stack::new(state) };
     match body(&stack) {

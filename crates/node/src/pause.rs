@@ -1,6 +1,7 @@
 //! CLIENT PAUSE: commands that wait until a time, or until CLIENT UNPAUSE.
 
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tollgate_commands::{Run, Session, Spec, Wakeup};
@@ -41,14 +42,14 @@ struct State {
     until_us: Option<u64>,
     /// Not only those that write.
     all: bool,
-    /// Those that wait; each takes itself off when it goes on.
-    waiting: Vec<(u64, Arc<Wakeup>)>,
+    /// The connections that wait; each takes itself off when it goes on.
+    waiting: HashMap<u64, Arc<Wakeup>>,
 }
 
 impl State {
     /// Calls those that wait: each looks how long it is to wait now.
     fn call(&self) {
-        self.waiting.iter().for_each(|(_, waiting)| waiting.call());
+        self.waiting.values().for_each(|waiting| waiting.call());
     }
 }
 
@@ -85,27 +86,25 @@ impl Pause {
             attention.set(Attention::PAUSED, false);
         }
         let until_us = until_us.filter(|_| writes || state.all);
-        let is_listed = state.waiting.iter().any(|(listed, _)| *listed == connection);
-        if until_us.is_some() && !is_listed {
-            state.waiting.push((connection, Arc::clone(waiting)));
-        } else if until_us.is_none() && is_listed {
-            state.waiting.retain(|(listed, _)| *listed != connection);
+        match until_us {
+            Some(_) => {
+                state.waiting.entry(connection).or_insert_with(|| Arc::clone(waiting));
+            }
+            None => {
+                state.waiting.remove(&connection);
+            }
         }
         until_us
     }
 
     /// Forgets one that waits no longer.
     pub fn forget(&self, connection: u64) {
-        self.state.lock().waiting.retain(|(listed, _)| *listed != connection);
+        self.state.lock().waiting.remove(&connection);
     }
 
     /// Whether a connection waits.
     pub fn has(&self, connection: u64) -> bool {
-        self.state
-            .lock()
-            .waiting
-            .iter()
-            .any(|(listed, _)| *listed == connection)
+        self.state.lock().waiting.contains_key(&connection)
     }
 
     /// How many wait.
