@@ -227,8 +227,8 @@ impl Connection {
     ) -> (Result<(), End>, usize, u64) {
         let mut consumed = 0;
         let mut commands = 0;
-        let mut turn = Turn::new(&self.worker, buffers, self.client.id, started);
-        turn.may_join(bytes.len(), &self.link);
+        let mut turn = Turn::new(&self.worker, buffers, (self.client.id, &self.link), started);
+        turn.may_join(bytes.len());
         let end = loop {
             let window = &bytes[consumed..];
             turn.look_ahead(&self.session, window, commands);
@@ -264,7 +264,7 @@ impl Connection {
             }
         };
         turn.finish_muted(&self.session).await;
-        if !(end.is_ok() && turn.join_round(&self.link, commands)) {
+        if !(end.is_ok() && turn.join_round(commands)) {
             turn.finish(&self.session).await;
         }
         (end, consumed, commands)

@@ -40,6 +40,15 @@ struct Memory {
     done: Vec<Done>,
 }
 
+/// What turns that are run one after the other have in common.
+struct Pass {
+    now_us: u64,
+    /// How long a command takes that SLOWLOG shows.
+    slow_from: Duration,
+    /// The last reading of the clock.
+    read_at: Instant,
+}
+
 /// The commands of a turn.
 #[derive(Debug)]
 struct JoinedTurn {
@@ -118,8 +127,11 @@ impl Worker {
         // Nothing that a command calls comes here; it may end the round of checks.
         let mut memory = self.joined.memory.borrow_mut();
         let memory = &mut *memory;
-        let slow_from = self.node.slowlog.slower_than();
-        let mut read_at = stretch.started();
+        let mut pass = Pass {
+            now_us,
+            slow_from: self.node.slowlog.slower_than(),
+            read_at: stretch.started(),
+        };
         let mut warmed = 0;
         loop {
             if warmed == 0 {
@@ -129,8 +141,8 @@ impl Worker {
                 break;
             };
             warmed -= 1;
-            self.run_one(turn, now_us, memory, (&mut read_at, slow_from));
-            if read_at.saturating_duration_since(stretch.started()) >= SLICE {
+            self.run_one(turn, memory, &mut pass);
+            if pass.read_at.saturating_duration_since(stretch.started()) >= SLICE {
                 break;
             }
         }
@@ -167,37 +179,31 @@ impl Worker {
 
     /// Runs the commands of a turn; if one of them takes longer, a task of its own goes on with it.
     ///
-    /// The clock is read after each command, which is measured from `read_at`, the reading before.
-    fn run_one(
-        self: &Rc<Self>,
-        turn: JoinedTurn,
-        now_us: u64,
-        memory: &mut Memory,
-        (read_at, slow_from): (&mut Instant, Duration),
-    ) {
+    /// The clock is read after each command, which is measured from the reading before.
+    fn run_one(self: &Rc<Self>, turn: JoinedTurn, memory: &mut Memory, pass: &mut Pass) {
         let Memory { queue, replies, done } = memory;
         if turn.link.is_killed() {
             return turn.link.give_up();
         }
         let start = replies.len();
-        let slice_started = *read_at;
+        let slice_started = pass.read_at;
         for at in 0..turn.batch.len() {
             let Some((spec, db, proto, request)) = turn.batch.get(at) else {
                 break;
             };
-            let env = self.env(now_us, db, proto);
+            let env = self.env(pass.now_us, db, proto);
             queue.start(false);
             // There are no checks among them, so nothing is queued.
             let ran = self.try_run(&env, queue, spec, request, replies);
-            let since = std::mem::replace(read_at, Instant::now());
-            let took = read_at.saturating_duration_since(since);
+            let since = std::mem::replace(&mut pass.read_at, Instant::now());
+            let took = pass.read_at.saturating_duration_since(since);
             let (next, begun) = match ran {
                 Ran::Later(work) => (at, Some((work, env, since))),
                 Ran::Done | Ran::FlushFirst => {
-                    if took >= slow_from {
+                    if took >= pass.slow_from {
                         self.note_slow(took, Some(turn.connection), spec, request);
                     }
-                    let is_over = read_at.saturating_duration_since(slice_started) >= SLICE;
+                    let is_over = pass.read_at.saturating_duration_since(slice_started) >= SLICE;
                     if at + 1 == turn.batch.len() || !is_over && replies.len() - start < LARGE_OUT_BYTES {
                         continue;
                     }

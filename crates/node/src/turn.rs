@@ -1,112 +1,30 @@
 //! A turn: what one read of a connection asks for, run, and its replies put in order.
 
-use crate::joined::JOINED_BYTES_MAX;
+mod buffers;
+mod joining;
+mod segment;
+
+pub use buffers::TurnBuffers;
+
 use crate::keyspace;
 use crate::limits::Bound;
-use crate::link::{Link, Phase};
+use crate::link::Link;
 use crate::loans::Keys;
-use crate::order::{Lost, Order};
-use crate::remote::{Batch, Replies};
 use crate::transaction;
 use crate::work::{Ran, Work};
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
-use tollgate_commands::{
-    COMMANDS_AHEAD, CheckQueue, CommandError, ConnectionCall, Env, LastCommand, ReplyMode, Run, Session, Spec, Warmer,
-};
+use tollgate_commands::{COMMANDS_AHEAD, CommandError, ConnectionCall, Env, ReplyMode, Run, Session, Spec};
 use tollgate_protocol::{ReplyWriter, Request, look_ahead};
 use tollgate_store::slot_of;
 
-/// Bytes that one read takes at most: what bounds a turn.
-const READ_BYTES: usize = 64 * 1024;
 /// Bytes with which several requests may be waiting.
 const LOOK_AHEAD_BYTES_MIN: usize = 100;
 /// Bytes of replies after which a turn sends what it has before it goes on.
 pub const LARGE_OUT_BYTES: usize = 1 << 20;
 /// How long a turn may run commands that are not batched before others get their chance.
 pub const SLICE: Duration = Duration::from_micros(300);
-/// Bytes of replies that pooled buffers keep room for.
-const KEPT_OUT_BYTES: usize = 256 * 1024;
-
-/// The memory of a turn, reused from turn to turn.
-#[derive(Debug)]
-pub struct TurnBuffers {
-    /// What was read.
-    pub input: Box<[u8]>,
-    /// How much of it.
-    pub filled: usize,
-    /// Replies, ready to be sent once the turn is finished.
-    pub out: Vec<u8>,
-    /// Local replies of a segment that has remote ones too.
-    local: Vec<u8>,
-    queue: CheckQueue,
-    /// Commands that may be left to be run with those of others: all that came so far, or none.
-    joining: Batch,
-    last_command: LastCommand,
-    warmer: Warmer,
-    order: Order,
-    /// For each worker: commands that go to its shard with the next send.
-    outgoing: Vec<Batch>,
-    /// For each worker: the number of its outgoing batch, if that is not empty.
-    numbers: Vec<usize>,
-    /// The batches of this segment by number.
-    sent: Vec<Sent>,
-    /// Whether the turn has not waited for anybody.
-    unbroken: bool,
-}
-
-/// A batch of a segment.
-#[derive(Debug)]
-enum Sent {
-    /// Commands are still added to it.
-    Collecting,
-    /// It is on its way.
-    Waiting(oneshot::Receiver<Replies>),
-    /// It was not taken.
-    Lost(Lost),
-}
-
-impl TurnBuffers {
-    /// Buffers for a node of that many workers.
-    pub fn new(workers: usize) -> Self {
-        let mut outgoing = Vec::new();
-        outgoing.resize_with(workers, Batch::default);
-        Self {
-            input: vec![0; READ_BYTES].into_boxed_slice(),
-            filled: 0,
-            out: Vec::new(),
-            local: Vec::new(),
-            queue: CheckQueue::default(),
-            joining: Batch::default(),
-            last_command: LastCommand::default(),
-            warmer: Warmer::default(),
-            order: Order::default(),
-            outgoing,
-            numbers: vec![0; workers],
-            unbroken: true,
-            sent: Vec::new(),
-        }
-    }
-
-    /// Whether the turn went through without waiting for other shards or for the policies' next time slice.
-    pub fn was_alone(&self) -> bool {
-        self.unbroken
-    }
-
-    /// Empties them, giving back what one large turn needed.
-    pub fn reset(&mut self) {
-        self.filled = 0;
-        self.out.clear();
-        self.out.shrink_to(KEPT_OUT_BYTES);
-        self.local.clear();
-        self.local.shrink_to(KEPT_OUT_BYTES);
-        self.order.clear();
-        self.sent.clear();
-        debug_assert!(self.queue.is_empty() && self.joining.is_empty());
-    }
-}
 
 /// Whether a request is a line of HTTP.
 fn is_http(request: Request<'_>) -> bool {
@@ -128,8 +46,8 @@ pub struct Turn<'a> {
     alone: bool,
     /// Whether its commands may be left to be run with those of others.
     may_join: bool,
-    /// The way to the client, if so.
-    link: Option<Rc<Link>>,
+    /// The way to the client.
+    link: &'a Rc<Link>,
     /// When its requests were read.
     started: Instant,
     /// When this worker last had the chance to do something else.
@@ -144,7 +62,12 @@ pub struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     /// Starts a turn of that connection whose requests were read at `started`.
-    pub fn new(worker: &'a Rc<Worker>, buffers: &'a mut TurnBuffers, connection: u64, started: Instant) -> Self {
+    pub fn new(
+        worker: &'a Rc<Worker>,
+        buffers: &'a mut TurnBuffers,
+        (connection, link): (u64, &'a Rc<Link>),
+        started: Instant,
+    ) -> Self {
         let alone = worker.node.workers() == 1;
         buffers.queue.start(!alone);
         buffers.unbroken = true;
@@ -155,7 +78,7 @@ impl<'a> Turn<'a> {
             now_us: worker.node.clock.at(started),
             alone,
             may_join: false,
-            link: None,
+            link,
             started,
             slice_started: started,
             read_at: started,
@@ -190,12 +113,6 @@ impl<'a> Turn<'a> {
     /// Notes that the turn waits.
     pub(crate) fn broke(&mut self) {
         self.buffers.unbroken = false;
-    }
-
-    /// Says how many bytes its requests have: those of small turns may be left to be run with those of others.
-    pub fn may_join(&mut self, bytes: usize, link: &Rc<Link>) {
-        self.may_join = bytes <= JOINED_BYTES_MAX && self.worker.node.attention.get() == 0;
-        self.link = self.may_join.then(|| Rc::clone(link));
     }
 
     /// Reads the clock again, after a wait that was not short.
@@ -422,68 +339,6 @@ impl<'a> Turn<'a> {
         session.close_after_reply |= link.is_some_and(|link| link.is_killed());
     }
 
-    /// Whether a command is of this shard alone, and can be left to be run with those of others.
-    fn joins(&self, spec: &Spec, key: Option<usize>, request: Request<'_>) -> bool {
-        let is_own = |owner: Option<usize>| self.alone || owner == Some(self.worker.index);
-        match spec.run {
-            Run::Key(_) => is_own(key.map(|key| self.worker.owner_of(request.arg(key)))),
-            Run::Keys(_) | Run::Script(_) => is_own(self.owner_of_keys(spec, request)),
-            Run::EachKey(_) => request.len() <= keyspace::KEYS_AT_ONCE && is_own(self.owner_of_all(request)),
-            _ => false,
-        }
-    }
-
-    /// Leaves nothing more to be run with others.
-    pub(crate) async fn stop_joining(&mut self) {
-        self.may_join = false;
-        self.run_joining().await;
-    }
-
-    /// Runs what was to be left to others, since something else comes after it.
-    async fn run_joining(&mut self) {
-        if self.buffers.joining.is_empty() {
-            return;
-        }
-        let mut batch = std::mem::take(&mut self.buffers.joining);
-        let mut at = 0;
-        while let Some((spec, db, proto, request)) = batch.get(at) {
-            let env = self.worker.env(self.now_us, db, proto);
-            self.run_here(&env, spec, request).await;
-            at += 1;
-            if self.is_large() && !self.send_local().await {
-                break;
-            }
-        }
-        batch.clear();
-        self.buffers.joining = batch;
-    }
-
-    /// Sends the replies so far of a turn that has nothing in other shards; whether they are no more than may be sent at once. If they
-    /// are, they are left, and whoever sends them at the end of the turn ends the connection.
-    async fn send_local(&mut self) -> bool {
-        let TurnBuffers {
-            out,
-            local,
-            order,
-            queue,
-            ..
-        } = &mut *self.buffers;
-        out.append(local);
-        order.clear();
-        queue.start(!self.alone);
-        let (Some(link), true) = (&self.link, out.len() <= self.worker.node.config.limits.output_bytes) else {
-            return false;
-        };
-        self.worker.counters().sent_bytes.add(out.len() as u64);
-        link.phase.set(Phase::Writing);
-        // Who is gone is noticed at the end of the turn.
-        let _ = link.send(out).await;
-        link.phase.set(Phase::Turn);
-        out.clear();
-        self.refresh_clock();
-        true
-    }
-
     /// The worker whose shard has every key of a request for that command; none if there are several, or no key.
     fn owner_of_keys(&self, spec: &Spec, request: Request<'_>) -> Option<usize> {
         if self.alone {
@@ -545,41 +400,6 @@ impl<'a> Turn<'a> {
         self.slice_started = Instant::now();
     }
 
-    fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
-        let buffers = &mut *self.buffers;
-        if buffers.outgoing[owner].is_empty() {
-            buffers.numbers[owner] = buffers.sent.len();
-            buffers.sent.push(Sent::Collecting);
-        }
-        let batch = &mut buffers.outgoing[owner];
-        buffers.order.remote(buffers.numbers[owner], batch.len());
-        batch.push(spec, env, request);
-        if batch.is_full(self.worker.node.config.limits.batch_commands) {
-            self.worker.counters().limit_hit(Bound::BatchCommands);
-            self.send(owner);
-        }
-    }
-
-    fn send(&mut self, owner: usize) {
-        let batch = std::mem::take(&mut self.buffers.outgoing[owner]);
-        let commands = batch.len() as u64;
-        let posted = self.worker.node.post_batch(owner, batch, Some(self.connection));
-        self.buffers.sent[self.buffers.numbers[owner]] = match posted {
-            Ok(replies) => {
-                let counters = self.worker.counters();
-                counters.forwarded_batches.add(1);
-                counters.forwarded_commands.add(commands);
-                Sent::Waiting(replies)
-            }
-            Err(lost) => {
-                if lost == Lost::MailboxFull {
-                    self.worker.counters().limit_hit(Bound::MailboxBatches);
-                }
-                Sent::Lost(lost)
-            }
-        };
-    }
-
     /// Answers that a command is queued.
     async fn write_queued(&mut self, env: &Env) {
         self.answer(env, |out| ReplyWriter::new(out, env.proto).simple("QUEUED"))
@@ -632,83 +452,5 @@ impl<'a> Turn<'a> {
             self.read_at = self.slice_started;
         }
         now
-    }
-
-    /// Leaves this turn to the worker's round, if its `commands` are few, and checks alone or others alone.
-    pub fn join_round(&mut self, link: &Rc<Link>, commands: u64) -> bool {
-        let buffers = &mut *self.buffers;
-        // All of its commands are waiting there, or none.
-        let is_whole = buffers.joining.len() as u64 == commands && buffers.out.is_empty() && buffers.local.is_empty();
-        debug_assert!(is_whole || buffers.joining.is_empty());
-        if is_whole && !buffers.joining.is_empty() {
-            self.worker
-                .join(&mut buffers.joining, self.connection, link, self.started);
-            return true;
-        }
-        let only_checks = buffers.queue.len() as u64 == commands
-            && buffers.out.is_empty()
-            && buffers.local.is_empty()
-            && buffers.sent.is_empty()
-            && self.worker.round.admits(&buffers.queue)
-            // A round cannot wait for a key that is held.
-            && !self.worker.shard.borrow().has_holds();
-        if only_checks {
-            buffers.order.clear();
-            self.worker.join_round(&mut buffers.queue, link, self.started);
-        }
-        only_checks
-    }
-
-    /// Finishes the segment if commands of it are on their way to other shards, or will be: what comes now may look at the same keys.
-    async fn finish_if_sent(&mut self, session: &Session) {
-        if !self.buffers.sent.is_empty() {
-            self.finish(session).await;
-        }
-    }
-
-    /// Finishes the segment: everything that came so far is answered in `out`.
-    pub async fn finish(&mut self, session: &Session) {
-        self.run_joining().await;
-        for owner in 0..self.buffers.outgoing.len() {
-            if !self.buffers.outgoing[owner].is_empty() {
-                self.send(owner);
-            }
-        }
-        let env = self.env(session);
-        if !self.buffers.queue.is_empty() {
-            self.flush(&env).await;
-        }
-        if self.alone {
-            return;
-        }
-        let mut batches = Vec::with_capacity(self.buffers.sent.len());
-        let waits = !self.buffers.sent.is_empty();
-        self.buffers.unbroken &= !waits;
-        for sent in self.buffers.sent.drain(..) {
-            batches.push(match sent {
-                Sent::Waiting(replies) => replies.await.map_err(|_| Lost::ShardGone),
-                Sent::Lost(lost) => Err(lost),
-                // Every batch was sent above.
-                Sent::Collecting => Err(Lost::ShardGone),
-            });
-        }
-        if waits {
-            self.read_clock();
-        }
-        let TurnBuffers {
-            out,
-            local,
-            order,
-            queue,
-            ..
-        } = &mut *self.buffers;
-        if batches.is_empty() {
-            out.append(local);
-        } else {
-            order.splice(local, queue.ends(), &batches, out);
-        }
-        local.clear();
-        order.clear();
-        queue.start(true);
     }
 }

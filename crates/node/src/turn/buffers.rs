@@ -1,0 +1,89 @@
+//! The memory of turns.
+
+use crate::order::{Lost, Order};
+use crate::remote::{Batch, Replies};
+use tokio::sync::oneshot;
+use tollgate_commands::{CheckQueue, LastCommand, Warmer};
+
+/// Bytes that one read takes at most: what bounds a turn.
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes of replies that pooled buffers keep room for.
+const KEPT_OUT_BYTES: usize = 256 * 1024;
+
+/// The memory of a turn, reused from turn to turn.
+#[derive(Debug)]
+pub struct TurnBuffers {
+    /// What was read.
+    pub input: Box<[u8]>,
+    /// How much of it.
+    pub filled: usize,
+    /// Replies, ready to be sent once the turn is finished.
+    pub out: Vec<u8>,
+    /// Local replies of a segment that has remote ones too.
+    pub(super) local: Vec<u8>,
+    pub(super) queue: CheckQueue,
+    /// Commands that may be left to be run with those of others: all that came so far, or none.
+    pub(super) joining: Batch,
+    pub(super) last_command: LastCommand,
+    pub(super) warmer: Warmer,
+    pub(super) order: Order,
+    /// For each worker: commands that go to its shard with the next send.
+    pub(super) outgoing: Vec<Batch>,
+    /// For each worker: the number of its outgoing batch, if that is not empty.
+    pub(super) numbers: Vec<usize>,
+    /// The batches of this segment by number.
+    pub(super) sent: Vec<Sent>,
+    /// Whether the turn has not waited for anybody.
+    pub(super) unbroken: bool,
+}
+
+/// A batch of a segment.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// Commands are still added to it.
+    Collecting,
+    /// It is on its way.
+    Waiting(oneshot::Receiver<Replies>),
+    /// It was not taken.
+    Lost(Lost),
+}
+
+impl TurnBuffers {
+    /// Buffers for a node of that many workers.
+    pub fn new(workers: usize) -> Self {
+        let mut outgoing = Vec::new();
+        outgoing.resize_with(workers, Batch::default);
+        Self {
+            input: vec![0; READ_BYTES].into_boxed_slice(),
+            filled: 0,
+            out: Vec::new(),
+            local: Vec::new(),
+            queue: CheckQueue::default(),
+            joining: Batch::default(),
+            last_command: LastCommand::default(),
+            warmer: Warmer::default(),
+            order: Order::default(),
+            outgoing,
+            numbers: vec![0; workers],
+            unbroken: true,
+            sent: Vec::new(),
+        }
+    }
+
+    /// Whether the turn went through without waiting for other shards or for the policies' next time slice.
+    pub fn was_alone(&self) -> bool {
+        self.unbroken
+    }
+
+    /// Empties them, giving back what one large turn needed.
+    pub fn reset(&mut self) {
+        self.filled = 0;
+        self.out.clear();
+        self.out.shrink_to(KEPT_OUT_BYTES);
+        self.local.clear();
+        self.local.shrink_to(KEPT_OUT_BYTES);
+        self.order.clear();
+        self.sent.clear();
+        debug_assert!(self.queue.is_empty() && self.joining.is_empty());
+    }
+}
