@@ -252,7 +252,7 @@ mod tests {
 
     fn names(log: &SlowLog, count: usize) -> Vec<String> {
         let newest = log.newest(count);
-        let text = |(_, command): &(u64, SlowCommand)| String::from_utf8_lossy(&command.arguments[0]).into_owned();
+        let text = |(_, command): &(u64, Arc<SlowCommand>)| String::from_utf8_lossy(&command.arguments[0]).into_owned();
         newest.iter().map(text).collect()
     }
 

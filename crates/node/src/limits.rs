@@ -92,7 +92,8 @@ bounds! {
     bulk_bytes / BulkBytes: 512 * MIB, Bytes(1 << 16, 1 << 29), "bytes",
         "the client gets the error and is closed",
         "ERR Protocol error: invalid bulk length";
-    /// Bytes of one string that is put together by several commands, as by APPEND.
+    /// Bytes of one string that is put together by several commands, as by APPEND, and of the arguments of one command of a script, which
+    /// may also have as much as its memory.
     string_bytes / StringBytes: 512 * MIB, Bytes(1 << 16, 1 << 29), "bytes",
         "the command gets the error",
         "ERR string exceeds maximum allowed size (proto-max-bulk-len)";

@@ -259,8 +259,6 @@ impl CallMemory {
     }
 }
 
-/// Bytes that the arguments of one command may have together, if a run's memory is not larger: as much as one string.
-const CALL_BYTES_MAX: usize = 512 << 20;
 /// Bytes that each buffer of [`CallMemory`] keeps.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
@@ -286,8 +284,11 @@ impl Host for Calls<'_> {
         let bytes = arguments
             .iter()
             .fold(0, |sum: usize, argument| sum.saturating_add(argument.len()));
-        if bytes > CALL_BYTES_MAX.max(self.host.limits.memory_bytes).min(u32::MAX as usize) {
-            tape.error(b"ERR The arguments of a command of a script are too large");
+        // So much can be one string, or what a script has in its memory; and positions in it have 32 bits.
+        let bytes_max = self.shard.string_bytes_max.max(self.host.limits.memory_bytes);
+        if bytes > bytes_max.min(u32::MAX as usize) {
+            self.shard.stats.strings_too_long += 1;
+            tape.error(CommandError::StringTooLong.to_string().as_bytes());
             return HostAnswer::Replied;
         }
         let mut scratch = std::mem::take(&mut self.memory.scratch);
