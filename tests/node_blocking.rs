@@ -1,27 +1,11 @@
 //! BLPOP and its kin, on one worker and on several.
 
 use std::time::{Duration, Instant};
-use tollgate_suite::{Client, Node, RedisServer, Value, skip_without};
-
-fn nodes() -> impl Iterator<Item = Node> {
-    ["1", "3"]
-        .into_iter()
-        .map(|workers| Node::start(&["--workers", workers]))
-}
-
-/// Waits until so many connections wait.
-fn until_blocked(client: &mut Client, count: usize) {
-    let started = Instant::now();
-    let wanted = format!("blocked_clients:{count}");
-    while !client.line("INFO clients").text().lines().any(|line| line == wanted) {
-        assert!(started.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+use tollgate_suite::{Client, Node, RedisServer, Value, skip_without, until_blocked};
 
 #[test]
 fn what_is_there_is_taken_at_once() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let mut client = node.client();
         client.line("RPUSH b 1 2 3");
         assert_eq!(client.line("BLPOP a b 0").items()[1].text(), "1");
@@ -40,7 +24,7 @@ fn what_is_there_is_taken_at_once() {
 
 #[test]
 fn a_push_wakes_the_one_that_waits_longest() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let mut client = node.client();
         let mut waiting: Vec<Client> = (0..4).map(|_| node.client()).collect();
         for (number, waiter) in waiting.iter_mut().enumerate() {
@@ -66,7 +50,7 @@ fn a_push_wakes_the_one_that_waits_longest() {
 
 #[test]
 fn waiting_ends_with_its_time_or_its_client() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut client, mut waiter) = (node.client(), node.client());
         let started = Instant::now();
         assert!(waiter.line("BLPOP a b 0.05").is_null());
@@ -90,7 +74,7 @@ fn waiting_ends_with_its_time_or_its_client() {
 
 #[test]
 fn a_call_that_is_of_no_use_is_passed_on() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let mut client = node.client();
         let mut waiting: Vec<Client> = (0..3).map(|_| node.client()).collect();
         // It takes from src only.
@@ -111,7 +95,7 @@ fn a_call_that_is_of_no_use_is_passed_on() {
 
 #[test]
 fn replies_come_before_the_wait_and_a_client_that_left_is_noticed_behind_what_it_sent() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut client, mut waiter) = (node.client(), node.client());
         waiter.send_raw(b"INCR n\r\nBLPOP q 0\r\n");
         assert_eq!(waiter.receive().int(), 1);

@@ -1,23 +1,7 @@
 //! CLIENT PAUSE, UNBLOCK, REPLY and KILL, WAIT, MONITOR and SLOWLOG, on one worker and on several.
 
 use std::time::{Duration, Instant};
-use tollgate_suite::{Client, Node, RedisServer, Value, encode_command, skip_without};
-
-fn nodes() -> impl Iterator<Item = Node> {
-    ["1", "3"]
-        .into_iter()
-        .map(|workers| Node::start(&["--workers", workers]))
-}
-
-/// Waits until so many connections wait.
-fn until_blocked(client: &mut Client, count: usize) {
-    let started = Instant::now();
-    let wanted = format!("blocked_clients:{count}");
-    while !client.line("INFO clients").text().lines().any(|line| line == wanted) {
-        assert!(started.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+use tollgate_suite::{Client, Node, RedisServer, Value, encode_command, skip_without, until_blocked};
 
 fn listed(client: &mut Client, id: i64) -> String {
     client
@@ -29,7 +13,7 @@ fn listed(client: &mut Client, id: i64) -> String {
 
 #[test]
 fn a_write_pause_lets_reads_through_and_what_waits_is_answered_in_order() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut admin, mut client) = (node.client(), node.client());
         let id = client.line("CLIENT ID").int();
         client.line("SET a 1");
@@ -57,7 +41,7 @@ fn a_write_pause_lets_reads_through_and_what_waits_is_answered_in_order() {
 
 #[test]
 fn a_pause_ends_by_itself_and_holds_transactions_that_write() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut admin, mut client) = (node.client(), node.client());
         client.line("MULTI");
         client.line("SET a 1");
@@ -83,7 +67,7 @@ fn a_pause_ends_by_itself_and_holds_transactions_that_write() {
 
 #[test]
 fn a_paused_client_can_be_killed_and_its_command_is_not_run() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut admin, mut client) = (node.client(), node.client());
         let id = client.line("CLIENT ID").int();
         admin.line("CLIENT PAUSE 600000 WRITE");
@@ -100,7 +84,7 @@ fn a_paused_client_can_be_killed_and_its_command_is_not_run() {
 
 #[test]
 fn unblock_ends_a_wait_with_nothing_or_with_an_error() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut admin, mut client) = (node.client(), node.client());
         let id = client.line("CLIENT ID").int();
         assert_eq!(admin.line(&format!("CLIENT UNBLOCK {id}")).int(), 0);
@@ -129,7 +113,7 @@ fn unblock_ends_a_wait_with_nothing_or_with_an_error() {
 
 #[test]
 fn wait_blocks_its_client_only() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut admin, mut client) = (node.client(), node.client());
         assert_eq!(client.line("WAIT 0 0").int(), 0);
         let started = Instant::now();
@@ -164,7 +148,7 @@ fn wait_blocks_its_client_only() {
 
 #[test]
 fn replies_that_are_not_wanted_are_left_out() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let mut client = node.client();
         let pipeline = [
             "SET a 1",
@@ -219,7 +203,7 @@ fn replies_that_are_not_wanted_are_left_out() {
 
 #[test]
 fn clients_are_told_apart_by_type() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut admin, mut listener, mut queuing) = (node.client(), node.client(), node.client());
         let id = listener.line("CLIENT ID").int();
         for line in ["SUBSCRIBE a", "SUBSCRIBE b", "PSUBSCRIBE c*"] {
@@ -249,7 +233,7 @@ fn shown(client: &mut Client) -> String {
 
 #[test]
 fn monitors_see_the_commands_of_all_workers() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let mut monitors: Vec<Client> = (0..3).map(|_| node.client()).collect();
         for monitor in &mut monitors {
             assert_eq!(monitor.line("MONITOR").text(), "OK");
@@ -333,7 +317,7 @@ fn a_monitor_that_does_not_read_is_disconnected_and_counted() {
 
 #[test]
 fn slow_commands_are_noted_on_every_worker() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let mut client = node.client();
         client.line("CLIENT SETNAME me");
         assert_eq!(client.line("SLOWLOG LEN").int(), 0);
@@ -461,7 +445,7 @@ fn answers_are_as_of_redis() {
         "SLOWLOG LEN",
         "EXEC",
     ];
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let redis = RedisServer::start(&[]);
         let (mut reference, mut tested) = (redis.client(), node.client());
         for round in 0..2 {

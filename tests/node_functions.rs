@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tollgate_suite::{Client, Node, Value};
+use tollgate_suite::{Client, Node, Value, until};
 
 fn load(client: &mut Client, code: &str) -> Value {
     client.command(&["FUNCTION", "LOAD", "REPLACE", code])
@@ -11,15 +11,6 @@ fn load(client: &mut Client, code: &str) -> Value {
 /// A library with one function `f`.
 fn library(body: &str) -> String {
     format!("#!lua name=lib\nredis.register_function('f', function(keys, args) {body} end)")
-}
-
-/// Waits until something is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -3,12 +3,6 @@
 use std::time::{Duration, Instant};
 use tollgate_suite::{Client, Node, Value};
 
-fn nodes() -> impl Iterator<Item = Node> {
-    ["1", "3"]
-        .into_iter()
-        .map(|workers| Node::start(&["--workers", workers]))
-}
-
 fn texts(value: &Value) -> Vec<String> {
     let text = |value: &Value| match value {
         Value::Int(number) => number.to_string(),
@@ -20,7 +14,7 @@ fn texts(value: &Value) -> Vec<String> {
 
 #[test]
 fn messages_reach_who_listens_in_order() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let mut publisher = node.client();
         let mut listeners: Vec<Client> = (0..6).map(|_| node.client()).collect();
         for listener in &mut listeners {
@@ -82,7 +76,7 @@ fn messages_reach_who_listens_in_order() {
 
 #[test]
 fn a_connection_of_resp3_listens_and_runs_commands() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut both, mut publisher) = (node.client(), node.client());
         both.hello3();
         both.line("SUBSCRIBE a");
@@ -97,7 +91,7 @@ fn a_connection_of_resp3_listens_and_runs_commands() {
 
 #[test]
 fn scripts_and_transactions_publish_once() {
-    for node in nodes() {
+    for node in Node::of_each_size(&[]) {
         let (mut listener, mut client) = (node.client(), node.client());
         listener.line("SUBSCRIBE c");
         // Starts again for each key.

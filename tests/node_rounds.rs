@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::time::Duration;
-use tollgate_suite::{Client, Draw, Node, Value, encode_command};
+use tollgate_suite::{Client, Draw, Node, Value, encode_command, until_hit};
 
 const CLIENTS: usize = 64;
 
@@ -388,11 +388,7 @@ fn a_client_that_is_given_up_gets_and_does_nothing_more() {
         assert!(client.receive_to_end().is_empty());
     }
     assert_eq!(other.line("EXISTS written").int(), 0);
-    assert!(
-        node.metric("tollgate_limit_hit_total{limit=\"output_bytes\"")
-            .unwrap_or(0.0)
-            >= 20.0
-    );
+    until_hit(&node, "output_bytes", 20.0);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod resp;
 mod scratch;
 mod script_file;
 mod state;
+mod wait;
 mod watch;
 
 pub use differential::{Check, Differential, Servers, Trial};
@@ -28,4 +29,5 @@ pub use require::{find_tool, skip_without};
 pub use resp::{Client, DecodeError, Value, decode, encode_command};
 pub use scratch::ScratchDir;
 pub use script_file::{ScriptFile, TestClock};
+pub use wait::{until, until_blocked, until_hit};
 pub use watch::{Watch, Watched};

@@ -82,6 +82,13 @@ pub struct Node {
 }
 
 impl Node {
+    /// Nodes with one worker and with several, one after the other, with these further arguments.
+    pub fn of_each_size<'a>(args: &'a [&'a str]) -> impl Iterator<Item = Self> + 'a {
+        ["1", "3"]
+            .into_iter()
+            .map(move |workers| Self::start(&[&["--workers", workers], args].concat()))
+    }
+
     /// Starts a node with `args` after `serve --listen 127.0.0.1:0 --admin 127.0.0.1:0`, and waits until it serves.
     ///
     /// # Panics
