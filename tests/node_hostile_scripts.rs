@@ -249,8 +249,8 @@ fn replies_that_are_hard_to_write_keep_nobody_waiting() {
 #[test]
 fn many_endless_scripts_at_once_are_stopped_and_others_served() {
     const RUNS: usize = 8;
-    for workers in ["1", "3"] {
-        let node = node(workers);
+    // Of processor time: all budgets together, and what the watchers take, have to fit into a client's patience on a loaded machine.
+    for node in Node::of_each_size(&["--set", "script.budget_ms=100"]) {
         let address = node.listen();
         let watch = Watch::start(address, 3);
         let started = Instant::now();
@@ -271,7 +271,7 @@ fn many_endless_scripts_at_once_are_stopped_and_others_served() {
             );
         }
         let (took, watched) = (started.elapsed(), watch.stop());
-        println!("{workers} workers: {took:?}, {watched:?}");
+        println!("{took:?}, {watched:?}");
         assert!(watched.answers > 5, "{watched:?}");
         let mut client = node.client();
         assert_eq!(client.line("DBSIZE").int(), 3, "only what the watchers wrote");
