@@ -18,7 +18,9 @@ pub struct Monitors {
 impl Monitors {
     /// Adds one.
     pub fn add(&self, worker: usize, connection: u64, attention: &Attention) {
-        self.connections.lock().push((worker, connection));
+        // As in `remove`, while it is locked: else one that is taken off at once would leave it set.
+        let mut connections = self.connections.lock();
+        connections.push((worker, connection));
         attention.set(Attention::MONITORED, true);
     }
 
