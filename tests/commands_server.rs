@@ -1,7 +1,7 @@
 //! The server's commands over a socket: INFO, CONFIG GET, COMMAND, TIME, RL.INFO, RL.RULE.
 
 use std::time::{SystemTime, UNIX_EPOCH};
-use tollgate_suite::{Client, Node, ScratchDir, Value};
+use tollgate_suite::{Client, Node, ScratchDir, Value, until};
 
 fn info_field(info: &Value, field: &str) -> String {
     let value = info
@@ -61,7 +61,11 @@ fn info_tells_the_truth() {
     assert_eq!(info_field(&info, "db0"), "keys=2,expires=2,avg_ttl=0");
     assert_eq!(info_field(&info, "checks_allowed"), "2");
     assert_eq!(info_field(&info, "checks_denied"), "1");
-    assert!(number(&mut client, "used_memory_rss") > 1 << 20);
+    let (used, resident) = (
+        number(&mut client, "used_memory"),
+        number(&mut client, "used_memory_rss"),
+    );
+    assert!(resident > 1 << 20 && used < resident && used >= number(&mut client, "used_memory_dataset"));
     assert!(matches!(node.client().line("INFO Server Clients").text(), text if text.matches("# ").count() == 2));
 }
 
@@ -175,4 +179,51 @@ fn the_node_in_short() {
     assert_eq!(info.field("connections").int(), 1);
     assert_eq!(info.field("policies").field("token_bucket").int(), 1);
     assert!(info.field("uptime_s").int() < 60);
+}
+
+#[test]
+fn values_and_their_expiries_are_counted_apart_from_buckets() {
+    let node = Node::start(&["--workers", "2"]);
+    let mut client = node.client();
+    for number in 0..20 {
+        client.line(&format!("RL.CHECK bucket:{number} LIMIT 2 PER 1h"));
+        client.line(&format!("SET lasting:{number} x"));
+        client.line(&format!("SET for_a_while:{number} x EX 1000"));
+        client.line(&format!("SADD no_more:{number} x"));
+        client.line(&format!("EXPIRE no_more:{number} 1000"));
+        client.line(&format!("PERSIST no_more:{number}"));
+    }
+    client.line("DEL lasting:0 for_a_while:0 bucket:0");
+    until("the counts are published", || {
+        let info = client.line("INFO");
+        info.text().contains("\r\ndb0:keys=77,expires=38,avg_ttl=0\r\n")
+            && info_field(&info, "buckets") == "19"
+            && info_field(&info, "values") == "58"
+            && node.metric("tollgate_buckets{") == Some(19.0)
+            && node.metric("tollgate_values{") == Some(58.0)
+    });
+}
+
+#[test]
+fn a_setting_with_two_names_has_one_value() {
+    let node = Node::start(&[]);
+    let mut client = node.client();
+    assert_eq!(
+        client
+            .line("CONFIG SET slowlog-log-slower-than 77 slowlog-max-len 9")
+            .text(),
+        "OK"
+    );
+    for (name, value) in [
+        ("slowlog-log-slower-than", "77"),
+        ("slowlog.slower_than_us", "77"),
+        ("slowlog-max-len", "9"),
+        ("limits.slowlog_entries", "9"),
+    ] {
+        assert_eq!(
+            client.line(&format!("CONFIG GET {name}")).items()[1].text(),
+            value,
+            "{name}"
+        );
+    }
 }

@@ -120,7 +120,7 @@ fn clients(facts: &Facts<'_>, lines: &mut Lines<'_>) {
 fn memory(facts: &Facts<'_>, lines: &mut Lines<'_>) {
     let totals = facts.totals;
     for (field, bytes) in [
-        ("used_memory", totals.allocated_bytes),
+        ("used_memory", totals.accounted_bytes),
         ("used_memory_rss", totals.resident_bytes),
         ("used_memory_dataset", totals.store_bytes),
         ("maxmemory", facts.about.max_memory_bytes),
@@ -203,10 +203,11 @@ fn cluster(_: &Facts<'_>, lines: &mut Lines<'_>) {
     lines.put("cluster_enabled", 0);
 }
 
-/// Every bucket has a time at which it may go, so all keys count as expiring. Redis too says an average of 0 for unknown.
+/// Every bucket has a time at which it may go, so it counts as one that expires. Redis too says an average of 0 for unknown.
 fn keyspace(facts: &Facts<'_>, lines: &mut Lines<'_>) {
-    for (db, &keys) in facts.totals.keys.iter().enumerate().filter(|(_, keys)| **keys > 0) {
-        lines.line(format_args!("db{db}:keys={keys},expires={keys},avg_ttl=0"));
+    let databases = facts.totals.keys.iter().zip(&facts.totals.expiring).enumerate();
+    for (db, (keys, expiring)) in databases.filter(|(_, (keys, _))| **keys > 0) {
+        lines.line(format_args!("db{db}:keys={keys},expires={expiring},avg_ttl=0"));
     }
 }
 
@@ -217,7 +218,8 @@ fn tollgate(facts: &Facts<'_>, lines: &mut Lines<'_>) {
     lines.put("policies", facts.policies);
     lines.put("rules", facts.rules);
     for (field, count) in [
-        ("buckets", totals.keys.iter().sum()),
+        ("buckets", totals.buckets()),
+        ("values", totals.values),
         ("rule_buckets", totals.rule_buckets),
         ("bucket_bytes", totals.store_bytes),
         ("checks_allowed", totals.checks_allowed),
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(text("INFO nothing"), "");
         assert_eq!(
             text("INFO Keyspace CLUSTER"),
-            "# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=3,expires=3,avg_ttl=0\r\n"
+            "# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=3,expires=2,avg_ttl=0\r\n"
         );
     }
 

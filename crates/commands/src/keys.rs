@@ -148,11 +148,7 @@ mod tests {
                 .run("OBJECT FREQ k")
                 .starts_with("-ERR An LFU maxmemory policy is not selected")
         );
-        assert!(
-            shards
-                .run("OBJECT IDLETIME k")
-                .starts_with("-ERR An LFU maxmemory policy is selected")
-        );
+        assert_eq!(shards.run("OBJECT IDLETIME k"), "-ERR idle time not tracked\r\n");
         assert_eq!(shards.run("KEYS *"), "*1\r\n$1\r\nk\r\n");
         assert_eq!(shards.run("RANDOMKEY"), "$1\r\nk\r\n");
         shards.advance_ms(699);

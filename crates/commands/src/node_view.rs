@@ -147,8 +147,12 @@ pub struct Totals {
     pub checks_denied: u64,
     /// Checks answered with an error.
     pub checks_failed: u64,
-    /// Buckets in each database.
+    /// Keys of each database: buckets and values.
     pub keys: [u64; tollgate_store::DATABASES as usize],
+    /// Of those, the ones that have an expiry: all buckets, and some values.
+    pub expiring: [u64; tollgate_store::DATABASES as usize],
+    /// Values of all databases.
+    pub values: u64,
     /// Buckets of rules.
     pub rule_buckets: u64,
     /// Scripts that are known.
@@ -163,14 +167,23 @@ pub struct Totals {
     pub evicted: u64,
     /// Bytes that entries take.
     pub store_bytes: u64,
-    /// Bytes that the process has allocated.
-    pub allocated_bytes: u64,
+    /// Bytes that the node accounts for: entries, VMs of scripts, texts of scripts and libraries.
+    pub accounted_bytes: u64,
     /// Bytes of the process that are resident.
     pub resident_bytes: u64,
     /// User CPU time of the process, in microseconds.
     pub cpu_user_us: u64,
     /// System CPU time of the process, in microseconds.
     pub cpu_system_us: u64,
+}
+
+impl Totals {
+    /// Buckets of all databases.
+    pub fn buckets(&self) -> u64 {
+        let keys: u64 = self.keys.iter().sum();
+        // Both are read while they change.
+        keys.saturating_sub(self.values)
+    }
 }
 
 /// A client connection, as CLIENT LIST shows it.

@@ -74,7 +74,8 @@ pub(crate) fn node_info(call: &mut ConnectionCall<'_>) -> Result<(), CommandErro
         ("connections", totals.connections),
         ("connections_max", about.connections_max as u64),
         ("commands", totals.commands),
-        ("buckets", totals.keys.iter().sum()),
+        ("buckets", totals.buckets()),
+        ("values", totals.values),
         ("rule_buckets", totals.rule_buckets),
         ("bucket_bytes", totals.store_bytes),
         ("max_memory_bytes", about.max_memory_bytes),
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn the_node_in_short() {
         let info = say(Proto::Resp3, "RL.INFO");
-        assert!(info.starts_with("%17\r\n$4\r\nname\r\n$6\r\nnode-1\r\n"));
+        assert!(info.starts_with("%18\r\n$4\r\nname\r\n$6\r\nnode-1\r\n"));
         for pair in [
             "$8\r\nuptime_s\r\n:4\r\n",
             "$7\r\nbuckets\r\n:3\r\n",
@@ -165,6 +166,6 @@ mod tests {
             assert!(info.contains(pair), "{pair:?}");
         }
         assert!(info.ends_with("$8\r\npolicies\r\n%1\r\n$12\r\ntoken_bucket\r\n:1\r\n"));
-        assert!(say(Proto::Resp2, "RL.INFO").starts_with("*34\r\n"));
+        assert!(say(Proto::Resp2, "RL.INFO").starts_with("*36\r\n"));
     }
 }

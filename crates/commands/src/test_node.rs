@@ -110,6 +110,7 @@ impl NodeView for TestNode {
             ..Totals::default()
         };
         totals.keys[0] = 3;
+        totals.expiring[0] = 2;
         totals
     }
 

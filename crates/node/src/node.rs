@@ -73,7 +73,7 @@ pub struct Node {
     controls: Vec<mpsc::Sender<Control>>,
     /// Connections of each worker.
     loads: Vec<AtomicUsize>,
-    /// Buckets of each worker, by keyspace.
+    /// Keys of each worker, by keyspace.
     pub keys: Vec<KeyCounts>,
     draining: AtomicBool,
     shard_slots: Arc<[Range<u16>]>,
@@ -81,11 +81,13 @@ pub struct Node {
     drained: AtomicUsize,
 }
 
-/// How many buckets a worker's shard has, by database, and of rules. A worker writes its own now and then.
+/// How many keys a worker's shard has, by database, and buckets of rules. A worker writes its own now and then.
 #[derive(Debug, Default)]
 pub struct KeyCounts {
     /// By database.
     pub databases: [Counter; DATABASES as usize],
+    /// Of those, the ones that have an expiry.
+    pub expiring: [Counter; DATABASES as usize],
     /// Of rules.
     pub rules: Counter,
 }

@@ -54,16 +54,21 @@ pub fn publish(worker: &Worker) {
     let store = shard.store();
     counters.stored_bytes.set(store.bytes() as u64);
     let keys = &worker.node.keys[worker.index];
-    let mut buckets = 0;
+    let (mut entries, mut values) = (0, 0);
     for keyspace in Keyspace::all() {
         let count = store.len(keyspace) as u64;
-        buckets += count;
+        entries += count;
+        values += store.values(keyspace) as u64;
         match keyspace {
-            Keyspace::Db(number) => keys.databases[usize::from(number)].set(count),
+            Keyspace::Db(number) => {
+                keys.databases[usize::from(number)].set(count);
+                keys.expiring[usize::from(number)].set(store.expiring(keyspace) as u64);
+            }
             Keyspace::Rules => keys.rules.set(count),
         }
     }
-    counters.buckets.set(buckets);
+    counters.buckets.set(entries - values);
+    counters.values.set(values);
 }
 
 fn label(kind: FaultKind) -> PolicyFaultKind {

@@ -49,7 +49,16 @@ impl NodeView for Node {
             ("timeout", "0".to_owned()),
         ];
         let redis = redis.map(|(name, value)| (name.to_owned(), value));
-        let own = config.keys().map(|(key, value)| (key.path(), value.to_string()));
+        let own = config.keys().map(|(key, value)| {
+            let path = key.path();
+            // What CONFIG SET has changed has one value, whichever of its names is asked for.
+            let value = match path.as_str() {
+                "slowlog.slower_than_us" => self.slowlog.slower_than_us().to_string(),
+                "limits.slowlog_entries" => self.slowlog.entries_max().to_string(),
+                _ => value.to_string(),
+            };
+            (path, value)
+        });
         redis.into_iter().chain(own).collect()
     }
 
@@ -73,6 +82,9 @@ impl NodeView for Node {
         };
         let cpu = cpu_times_us();
         let functions = self.functions.counts();
+        let (scripts, script_bytes) = self.scripts.count();
+        let store_bytes = metrics.sum(|worker| &worker.stored_bytes);
+        let texts_bytes = (script_bytes + functions.bytes) as u64;
         Totals {
             connections: self.connections() as u64,
             blocked: (self.blocked.count() + self.pause.count()) as u64,
@@ -85,15 +97,16 @@ impl NodeView for Node {
             checks_denied: policies(|policy| policy.denied.get()),
             checks_failed: policies(|policy| policy.errors.get()),
             keys: std::array::from_fn(|db| self.keys.iter().map(|keys| keys.databases[db].get()).sum()),
+            expiring: std::array::from_fn(|db| self.keys.iter().map(|keys| keys.expiring[db].get()).sum()),
+            values: metrics.sum(|worker| &worker.values),
             rule_buckets: self.keys.iter().map(|keys| keys.rules.get()).sum(),
-            scripts: self.scripts.count().0 as u64,
+            scripts: scripts as u64,
             libraries: functions.libraries as u64,
             functions: functions.functions as u64,
             expired: metrics.sum(|worker| &worker.expired),
             evicted: metrics.sum(|worker| &worker.shed),
-            store_bytes: metrics.sum(|worker| &worker.stored_bytes),
-            // The allocator is the binary's choice; what it has handed out is not known here beyond what is resident.
-            allocated_bytes: resident_bytes().unwrap_or(0),
+            store_bytes,
+            accounted_bytes: store_bytes + metrics.sum(|worker| &worker.script_bytes) + texts_bytes,
             resident_bytes: resident_bytes().unwrap_or(0),
             cpu_user_us: cpu.0,
             cpu_system_us: cpu.1,

@@ -339,6 +339,16 @@ impl New<'_> {
         }
     }
 
+    /// Of a value, whether it has no expiry.
+    pub(crate) fn lasts(&self) -> Option<bool> {
+        match self {
+            New::Value {
+                stored: Some(stored), ..
+            } => Some(stored.expires == Expiry::NEVER),
+            New::Value { stored: None, .. } | New::Bucket(_) => None,
+        }
+    }
+
     /// Bytes that the entry takes in its page.
     pub(crate) fn page_bytes(&self, key: &Key) -> usize {
         match self {

@@ -68,6 +68,10 @@ pub(crate) struct Table {
     pub(crate) maps: Box<[SlotMap]>,
     pub(crate) arena: Arena,
     pub(crate) live: usize,
+    /// How many of them are values.
+    pub(crate) values: usize,
+    /// How many of those have no expiry.
+    pub(crate) lasting: usize,
 }
 
 /// Blocks moved after one change, which frees no more than two (a merge): what holes are left wait for the next.
@@ -101,6 +105,13 @@ impl Table {
             local_slot,
         };
         (&mut self.maps[local_slot], shop)
+    }
+
+    /// Counts that a value has another expiry.
+    #[inline]
+    pub(crate) fn count_expiry(&mut self, before: Expiry, now: Expiry) {
+        self.lasting += usize::from(now == Expiry::NEVER);
+        self.lasting -= usize::from(before == Expiry::NEVER);
     }
 
     /// Fills holes that a change has left.
@@ -428,10 +439,13 @@ impl Store {
         let table = &mut self.tables[usize::from(key.keyspace)];
         let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
+        let lasts = new.lasts();
         let at = map.insert(key, new, &mut shop);
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live += 1;
+        table.values += usize::from(lasts.is_some());
+        table.lasting += usize::from(lasts == Some(true));
         self.generation += 1;
         self.place(key.keyspace, local, at)
     }
@@ -447,6 +461,10 @@ impl Store {
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live -= 1;
+        if let Some(Content::Value(stored)) = &block {
+            table.values -= 1;
+            table.lasting -= usize::from(stored.expires == Expiry::NEVER);
+        }
         self.generation += 1;
         block
     }
@@ -498,6 +516,16 @@ impl Store {
     /// Number of entries of a keyspace.
     pub fn len(&self, keyspace: Keyspace) -> usize {
         self.table(keyspace).map_or(0, |table| table.live)
+    }
+
+    /// Number of entries of a keyspace that are values.
+    pub fn values(&self, keyspace: Keyspace) -> usize {
+        self.table(keyspace).map_or(0, |table| table.values)
+    }
+
+    /// Number of entries of a keyspace that have an expiry: all but values without one.
+    pub fn expiring(&self, keyspace: Keyspace) -> usize {
+        self.table(keyspace).map_or(0, |table| table.live - table.lasting)
     }
 
     /// Whether a keyspace has no entry.

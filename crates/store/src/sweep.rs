@@ -83,12 +83,17 @@ impl Store {
         progress.examined += usize::from(page.live);
         let base = self.base;
         let before = map.allocated_bytes();
+        let mut values = 0;
         let dropped = map.sweep_page(number, now, &mut shop, &mut self.grave, &mut |entry| {
-            may_go(view_of(base, keyspace as u8, slot, entry))
+            let goes = may_go(view_of(base, keyspace as u8, slot, entry));
+            values += usize::from(goes && entry.value().is_some());
+            goes
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live -= dropped;
+        // Of those that have no expiry none was dropped.
+        table.values -= values;
         progress.dropped += dropped;
         true
     }

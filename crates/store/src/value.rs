@@ -68,20 +68,21 @@ impl Store {
             let mut view = page.view_mut(shop.arena);
             let (bytes, blocks) = view.entry_mut(place.spot.offset);
             let number = entry::value_number(bytes)?;
-            let (changed, expires) = blocks.as_deref_mut()?.change_value(number, |stored| {
+            let (changed, before, expires) = blocks.as_deref_mut()?.change_value(number, |stored| {
+                let before = stored.expires;
                 let changed = change(stored);
-                (changed, stored.expires)
+                (changed, before, stored.expires)
             })?;
             let coarse = base.round_up(expires);
             entry::mark_value(bytes, coarse, mark);
             page.min_expiry = page.min_expiry.min(coarse.0);
-            Some(changed)
+            Some((changed, before, expires))
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
-        if changed.is_some() {
-            self.metas[local].changes = mark;
-        }
-        changed
+        let (changed, was, is) = changed?;
+        table.count_expiry(was, is);
+        self.metas[local].changes = mark;
+        Some(changed)
     }
 
     /// Sets until when the value at a place exists, and marks the entry as changed; `false` if a bucket is there.
@@ -98,9 +99,10 @@ impl Store {
         else {
             return false;
         };
-        stored.expires = expires;
+        let before = std::mem::replace(&mut stored.expires, expires);
         entry::mark_value(bytes, coarse, mark);
         page.min_expiry = page.min_expiry.min(coarse.0);
+        table.count_expiry(before, expires);
         self.metas[local].changes = mark;
         true
     }

@@ -97,7 +97,9 @@ pub struct WorkerCounters {
     pub sent_bytes: Counter,
     /// Buckets of this worker's shard now.
     pub buckets: Counter,
-    /// Bytes that they take now.
+    /// Redis values of this worker's shard now.
+    pub values: Counter,
+    /// Bytes that both take now.
     pub stored_bytes: Counter,
     /// Buckets dropped because they were full again.
     pub expired: Counter,
@@ -140,6 +142,7 @@ impl WorkerCounters {
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             buckets: Counter::default(),
+            values: Counter::default(),
             stored_bytes: Counter::default(),
             expired: Counter::default(),
             shed: Counter::default(),

@@ -118,10 +118,13 @@ impl Metrics {
 
     fn render_store(&self, text: &mut Exposition) {
         let name = "tollgate_buckets";
-        text.family(name, Gauge, "Buckets and other values in memory, by shard.");
+        text.family(name, Gauge, "Buckets in memory, by shard.");
         self.by_shard(text, name, |worker| worker.buckets.get());
+        let name = "tollgate_values";
+        text.family(name, Gauge, "Redis values in memory, by shard.");
+        self.by_shard(text, name, |worker| worker.values.get());
         let name = "tollgate_stored_bytes";
-        text.family(name, Gauge, "Bytes of keys and buckets in memory, by shard.");
+        text.family(name, Gauge, "Bytes of keys, buckets and values in memory, by shard.");
         self.by_shard(text, name, |worker| worker.stored_bytes.get());
         let name = "tollgate_script_memory_bytes";
         text.family(

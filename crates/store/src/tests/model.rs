@@ -376,6 +376,13 @@ impl Pair {
         for keyspace in Keyspace::all() {
             let expected = self.model.keys().filter(|name| Keyspace::from(name.0) == keyspace);
             assert_eq!(self.store.len(keyspace), expected.count());
+            let of_keyspace = self.model.iter().filter(|(name, _)| Keyspace::from(name.0) == keyspace);
+            let values = of_keyspace
+                .clone()
+                .filter(|(_, entry)| matches!(entry.state, OwnState::Value(_)));
+            assert_eq!(self.store.values(keyspace), values.clone().count());
+            let lasting = values.filter(|(_, entry)| entry.expiry == Expiry::NEVER).count();
+            assert_eq!(self.store.expiring(keyspace), self.store.len(keyspace) - lasting);
             for random in 0..3 {
                 let picked = self.store.random(keyspace, random << 62 | random);
                 assert_eq!(picked.is_none(), self.store.is_empty(keyspace));
