@@ -74,6 +74,10 @@ pub struct ShardStats {
     pub(crate) patterns_too_long: u64,
     /// Commands refused because they asked for too many random elements.
     pub too_many_picks: u64,
+    /// Commands refused because they would have waited for too many keys.
+    pub too_many_awaited: u64,
+    /// Writes refused because there was no room to note them.
+    pub undo_full: u64,
 }
 
 impl ShardStats {

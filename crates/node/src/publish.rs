@@ -29,6 +29,8 @@ pub fn publish(worker: &Worker) {
         .set(stats.out_of_memory + stats.shed);
     counters.limit_hits(Bound::StringBytes).set(stats.strings_too_long);
     counters.limit_hits(Bound::RandomPicks).set(stats.too_many_picks);
+    counters.limit_hits(Bound::AwaitedKeys).set(stats.too_many_awaited);
+    counters.limit_hits(Bound::UndoBytes).set(stats.undo_full);
     // The worker counts those of the commands that it runs itself.
     counters.limit_hits(Bound::PatternBytes).add(patterns_too_long);
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);
