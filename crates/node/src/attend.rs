@@ -137,7 +137,7 @@ impl Turn<'_> {
     }
 
     /// Drops the replies that nobody wants.
-    fn leave_out(&mut self) {
+    pub(crate) fn leave_out(&mut self) {
         if let Some(kept) = *self.kept_mut() {
             self.out().truncate(kept);
         }

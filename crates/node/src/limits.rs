@@ -109,7 +109,8 @@ bounds! {
     output_bytes / OutputBytes: 64 * MIB, Bytes(1 << 16, 1 << 32), "bytes",
         "the client is closed",
         "";
-    /// Batches of commands that wait for one shard; as many again may be under way there, a slice at a time.
+    /// Batches of commands that wait for one shard; as many again may be under way there, a slice at a time, and as many again wait there
+    /// for keys that are held.
     mailbox_batches / MailboxBatches: 1_024, Count(1, 1 << 20), "batches",
         "the commands of the batch get the error",
         "BUSY shard mailbox is full, try again";

@@ -3,10 +3,17 @@
 //! Nobody who waits for the mailbox may wait for a slow policy in somebody else's batch. So a batch that is not done when its
 //! slice is over is set aside: it goes on in a task of its own, a slice at a time like a turn, and the mailbox goes on with the
 //! next job. Batches of one connection keep their order: those that come while one of its batches is aside go behind it.
+//!
+//! Many may want a key that is held. They wait without being in the way of others: only so many batches that go on by themselves keep
+//! the mailbox from taking more, and only so many may wait, beyond which commands are refused.
+//!
+//! A batch whose replies have become many sends those, and goes on when they have gone to the client.
 
-use crate::remote::{Batch, Job, Replies};
+use crate::limits::Bound;
+use crate::order::Lost;
+use crate::remote::{Batch, Job, More, Replies};
 use crate::stretch::Stretch;
-use crate::turn::SLICE;
+use crate::turn::{LARGE_OUT_BYTES, SLICE};
 use crate::work::{Ran, Work};
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
@@ -73,10 +80,21 @@ struct Mailbox {
 struct Aside {
     /// By connection, while a batch of it is aside: its next batches.
     waiting: RefCell<HashMap<u64, VecDeque<Posted>>>,
-    /// Batches aside, those that wait included.
-    batches: Cell<usize>,
-    /// Told when there is one less.
+    /// How many there are of each kind.
+    counts: [Cell<usize>; 3],
+    /// Told when there is one less that is busy.
     one_done: Notify,
+}
+
+/// What a batch is set aside for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It goes on by itself, a slice at a time.
+    Busy,
+    /// It waits for a key that is held, or for the batch before it.
+    Held,
+    /// It waits until its client has taken what it was sent: at most one batch of each connection.
+    Sending,
 }
 
 /// A batch, and who wants its replies.
@@ -88,7 +106,7 @@ struct Posted {
 impl Mailbox {
     /// Whether another batch may be set aside: as many as the mailbox itself may hold.
     fn has_room_aside(&self) -> bool {
-        self.aside.batches.get() < self.worker.node.config.limits.mailbox_batches
+        self.aside.count(Kind::Busy) < self.worker.node.config.limits.mailbox_batches
     }
 
     /// Runs a job, a batch to the end of the slice at most.
@@ -124,43 +142,75 @@ impl Mailbox {
         if let Some(connection) = connection
             && let Some(waiting) = self.aside.waiting.borrow_mut().get_mut(&connection)
         {
+            if !self.aside.may_hold(&self.worker) {
+                Running::new(posted, Some(connection), CheckQueue::default()).refuse_rest(&self.worker);
+                return;
+            }
             waiting.push_back(posted);
-            self.aside.count_one();
+            self.aside.change(Kind::Held, 1);
             return;
         }
         let mut running = Running::new(posted, connection, self.spare.take().unwrap_or_default());
         match running.run(&self.worker, slice_started) {
             Flow::Done => self.spare = Some(running.answer()),
-            Flow::Yield | Flow::Wait => {
+            flow if running.kind(flow) == Kind::Held && !self.aside.may_hold(&self.worker) => {
+                self.spare = Some(running.refuse_rest(&self.worker));
+            }
+            flow @ (Flow::Yield | Flow::Wait) => {
                 if let Some(connection) = connection {
                     self.aside.waiting.borrow_mut().insert(connection, VecDeque::new());
                 }
-                self.aside.count_one();
+                let kind = running.kind(flow);
+                self.aside.change(kind, 1);
                 let (worker, aside) = (Rc::clone(&self.worker), Rc::clone(&self.aside));
-                tokio::task::spawn_local(aside.go_on(worker, connection, running));
+                tokio::task::spawn_local(aside.go_on(worker, connection, (running, kind)));
             }
         }
     }
 }
 
 impl Aside {
-    fn count_one(&self) {
-        self.batches.set(self.batches.get() + 1);
+    /// Whether another batch may wait.
+    fn may_hold(&self, worker: &Worker) -> bool {
+        self.count(Kind::Held) < worker.node.config.limits.mailbox_batches
+    }
+
+    fn count(&self, kind: Kind) -> usize {
+        self.counts[kind as usize].get()
+    }
+
+    /// Counts one more or one less.
+    fn change(&self, kind: Kind, change: isize) {
+        let count = &self.counts[kind as usize];
+        count.set(count.get().saturating_add_signed(change));
+        if change < 0 && kind == Kind::Busy {
+            self.one_done.notify_one();
+        }
     }
 
     /// Brings a batch to its end, and then those of its connection that came meanwhile.
-    async fn go_on(self: Rc<Self>, worker: Rc<Worker>, connection: Option<u64>, mut running: Running) {
+    async fn go_on(
+        self: Rc<Self>,
+        worker: Rc<Worker>,
+        connection: Option<u64>,
+        (mut running, mut kind): (Running, Kind),
+    ) {
         loop {
             running.go_on(&worker).await;
             let stretch = Stretch::long();
             let flow = running.run(&worker, stretch.started());
             stretch.end(worker.counters());
-            if flow != Flow::Done {
-                continue;
-            }
-            let queue = running.answer();
-            self.batches.set(self.batches.get() - 1);
-            self.one_done.notify_one();
+            self.change(kind, -1);
+            let queue = if flow == Flow::Done {
+                running.answer()
+            } else {
+                kind = running.kind(flow);
+                if kind != Kind::Held || self.may_hold(&worker) {
+                    self.change(kind, 1);
+                    continue;
+                }
+                running.refuse_rest(&worker)
+            };
             let Some(connection) = connection else { return };
             let mut waiting = self.waiting.borrow_mut();
             let Some(next) = waiting.get_mut(&connection).and_then(VecDeque::pop_front) else {
@@ -168,6 +218,8 @@ impl Aside {
                 return;
             };
             running = Running::new(next, Some(connection), queue);
+            // As it was counted.
+            kind = Kind::Held;
         }
     }
 }
@@ -183,6 +235,10 @@ struct Running {
     work: Option<(Work, Env)>,
     queue: CheckQueue,
     replies: Replies,
+    /// How many commands were answered by parts that are sent.
+    sent: usize,
+    /// Whether the replies are so many that they are sent before it goes on.
+    is_large: bool,
 }
 
 impl Running {
@@ -192,7 +248,10 @@ impl Running {
             replies: Replies {
                 bytes: Vec::new(),
                 ends: Vec::with_capacity(posted.batch.len()),
+                more: None,
             },
+            sent: 0,
+            is_large: false,
             posted,
             connection,
             taken: 0,
@@ -201,15 +260,59 @@ impl Running {
         }
     }
 
-    /// Does what the batch stopped for: brings a command to its end, or waits.
+    /// What it is set aside for, having stopped like that.
+    fn kind(&self, flow: Flow) -> Kind {
+        let waits_for_key = self.work.as_ref().is_some_and(|(work, _)| work.waits_for_key());
+        if self.is_large {
+            Kind::Sending
+        } else if flow == Flow::Wait || waits_for_key {
+            Kind::Held
+        } else {
+            Kind::Busy
+        }
+    }
+
+    /// Sends the replies so far, and waits until they have gone on.
+    async fn send_part(&mut self) {
+        self.is_large = false;
+        let (go_on, wanted) = oneshot::channel();
+        let (reply_to, replies) = oneshot::channel();
+        self.sent += self.queue.ends().len();
+        let part = Replies {
+            bytes: std::mem::take(&mut self.replies.bytes),
+            ends: self.queue.ends().to_vec(),
+            more: Some(Box::new(More { go_on, replies })),
+        };
+        self.queue.start(true);
+        let asker = std::mem::replace(&mut self.posted.reply_to, reply_to);
+        // An asker that is gone wants none of the rest, but all that was sent is run.
+        let _ = asker.send(part);
+        let _ = wanted.await;
+    }
+
+    /// Refuses what is not answered yet, and sends all replies; returns the queue.
+    fn refuse_rest(mut self, worker: &Worker) -> CheckQueue {
+        worker.counters().limit_hit(Bound::MailboxBatches);
+        self.queue.forget();
+        while self.sent + self.queue.ends().len() < self.posted.batch.len() {
+            self.replies.bytes.extend_from_slice(Lost::MailboxFull.reply());
+            self.queue.note_end(self.replies.bytes.len());
+        }
+        self.answer()
+    }
+
+    /// Does what the batch stopped for: sends a part, brings a command to its end, or waits.
     async fn go_on(&mut self, worker: &Rc<Worker>) {
+        if self.is_large {
+            return self.send_part().await;
+        }
         if let Some((work, env)) = self.work.take() {
             if let Some((spec, _, _, request)) = self.posted.batch.get(self.taken) {
                 let out = &mut self.replies.bytes;
                 let started = Instant::now();
                 worker.finish(work, &env, &mut self.queue, spec, request, out).await;
                 let took = started.elapsed();
-                if took >= worker.node.slowlog.slower_than() {
+                if took >= worker.node.slow_from() {
                     worker.note_slow(took, self.connection, spec, request);
                 }
             }
@@ -226,7 +329,7 @@ impl Running {
     /// Goes on until the batch is done or the slice is over; no longer than that by more than one policy may take.
     fn run(&mut self, worker: &Rc<Worker>, slice_started: Instant) -> Flow {
         let now_us = worker.node.clock.at(slice_started);
-        let slow_from = worker.node.slowlog.slower_than();
+        let slow_from = worker.node.slow_from();
         let mut since = Instant::now();
         let out = &mut self.replies.bytes;
         while let Some((spec, db, proto, request)) = self.posted.batch.get(self.taken) {
@@ -258,7 +361,11 @@ impl Running {
                 if took >= slow_from {
                     worker.note_slow(took, self.connection, spec, request);
                 }
-                if now.saturating_duration_since(slice_started) >= SLICE && self.taken < self.posted.batch.len() {
+                if self.taken == self.posted.batch.len() {
+                    break;
+                }
+                self.is_large = out.len() >= LARGE_OUT_BYTES;
+                if self.is_large || now.saturating_duration_since(slice_started) >= SLICE {
                     return Flow::Yield;
                 }
             }
@@ -274,10 +381,11 @@ impl Running {
             posted,
             queue,
             mut replies,
+            sent,
             ..
         } = self;
         replies.ends.extend_from_slice(queue.ends());
-        debug_assert_eq!(replies.ends.len(), posted.batch.len());
+        debug_assert_eq!(sent + replies.ends.len(), posted.batch.len());
         // The asker may be gone; then nobody wants the replies.
         let _ = posted.reply_to.send(replies);
         queue

@@ -4,11 +4,16 @@ use crate::remote::Replies;
 
 /// Where the reply to one command is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
+pub enum Origin {
     /// The next of the local replies.
     Local,
     /// In the replies of that batch, at that index.
-    Batch { batch: u32, index: u32 },
+    Batch {
+        /// The number of the batch.
+        batch: u32,
+        /// The index in it.
+        index: u32,
+    },
 }
 
 /// The origins of the replies of a segment of a turn, on a node with several workers.
@@ -32,13 +37,18 @@ impl Order {
         });
     }
 
+    /// Where the replies are, in their order.
+    pub fn origins(&self) -> impl Iterator<Item = Origin> {
+        self.origins.iter().copied()
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.origins.clear();
     }
 
-    /// Writes the replies in order: `local` are the local ones with their ends, `batches` those of each batch, an error for
-    /// a batch that was lost, which is the answer to all its commands.
+    /// Writes the replies in order: `local` are the local ones with their ends, `batches` those of each batch, which are all of it, or an
+    /// error for a batch that was lost, which is the answer to all its commands.
     pub fn splice(&self, local: &[u8], local_ends: &[u32], batches: &[Result<Replies, Lost>], out: &mut Vec<u8>) {
         let mut ends = local_ends.iter().map(|&end| end as usize);
         let mut start = 0;
@@ -96,6 +106,7 @@ mod tests {
             Ok(Replies {
                 bytes: b"+a\r\n+bb\r\n".to_vec(),
                 ends: vec![4, 9],
+                more: None,
             }),
             Err(Lost::MailboxFull),
         ];

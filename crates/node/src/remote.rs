@@ -12,6 +12,17 @@ pub struct Replies {
     pub bytes: Vec<u8>,
     /// Where each ends.
     pub ends: Vec<u32>,
+    /// How to get the rest, if these are not all.
+    pub more: Option<Box<More>>,
+}
+
+/// The rest of the replies to a batch, which goes on when it is asked for.
+#[derive(Debug)]
+pub struct More {
+    /// Asks for it.
+    pub go_on: oneshot::Sender<()>,
+    /// Its next part.
+    pub replies: oneshot::Receiver<Replies>,
 }
 
 impl Replies {

@@ -8,6 +8,7 @@ use crate::limits::Bound;
 use crate::loans::{KeyJob, Keys};
 use crate::stretch::Stretch;
 use crate::worker::Worker;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use tollgate_commands::{
     ScriptCommand, ScriptStep, Session, ShownSource, Spec, Step, Transaction, UndoLog, Wait, Watching, WorkerCommand,
     is_shown, write_shown,
 };
-use tollgate_protocol::{ReplyWriter, Request};
+use tollgate_protocol::{Proto, ReplyWriter, Request};
 use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space};
 
 /// How often EXEC starts again for the keys of its scripts.
@@ -145,6 +146,7 @@ impl Worker {
         {
             return error.write(out, env.proto);
         }
+        let mut answered = Answered::default();
         for round in 0.. {
             if let Err(error) = keys.take(wanted.clone()).await {
                 return error.write(out, env.proto);
@@ -162,6 +164,7 @@ impl Worker {
                 slice_started: Instant::now(),
                 now_us,
                 shown: self.node.is_monitored().then(Vec::new),
+                answered: &mut answered,
             };
             session.published = exec.logs.is_some().then(Vec::new);
             session.library_changes = exec.logs.is_some().then(Vec::new);
@@ -255,7 +258,14 @@ struct Exec<'a> {
     now_us: u64,
     /// What monitors are to read, if there are monitors.
     shown: Option<Vec<u8>>,
+    answered: &'a mut Answered,
 }
+
+/// The replies to commands about the connection and the server, which are not taken back when a transaction starts again: they are not
+/// run again either. By the number of the command; with the database and the protocol that it left. All together they are no more than
+/// one client may be sent.
+#[derive(Default)]
+struct Answered(HashMap<usize, (Vec<u8>, u8, Proto)>);
 
 impl Exec<'_> {
     /// Runs all commands and writes the reply, unless a script needs more keys.
@@ -273,7 +283,14 @@ impl Exec<'_> {
                 write_shown(&env, ShownSource::Client(session.peer), spec.name, request, shown);
             }
             match spec.run {
+                Run::Connection(_) if self.answered.0.contains_key(&index) => {
+                    if let Some((reply, db, proto)) = self.answered.0.get(&index) {
+                        out.extend_from_slice(reply);
+                        (session.db, session.proto) = (*db, *proto);
+                    }
+                }
                 Run::Connection(run) => {
+                    let start = out.len();
                     let mut call = ConnectionCall {
                         session,
                         node: &*self.worker.node,
@@ -283,6 +300,11 @@ impl Exec<'_> {
                     };
                     if let Err(error) = run(&mut call) {
                         error.write(out, session.proto);
+                    }
+                    let is_kept = self.logs.is_some() && out.len() <= self.worker.node.config.limits.output_bytes;
+                    if is_kept && matches!(spec.group, "connection" | "server") {
+                        let reply = out[start..].to_vec();
+                        self.answered.0.insert(index, (reply, session.db, session.proto));
                     }
                 }
                 Run::Keyspace(command) => keyspace::run(self.worker, &env, command, request, out).await,

@@ -48,6 +48,17 @@ pub enum Work {
     Script(Box<ScriptWork>),
 }
 
+impl Work {
+    /// Whether it waits for a key that somebody else has, and nothing of it is done.
+    pub fn waits_for_key(&self) -> bool {
+        match self {
+            Self::Held(_) => true,
+            Self::Script(script) => script.needs.is_some(),
+            Self::Borrow | Self::Rest(..) => false,
+        }
+    }
+}
+
 /// A script under way.
 pub struct ScriptWork {
     run: ScriptRun,

@@ -168,6 +168,11 @@ impl CheckQueue {
         Some(&self.keys[start as usize..end as usize])
     }
 
+    /// Forgets those that wait: they are not decided, and not answered.
+    pub fn forget(&mut self) {
+        self.drop_front(self.pending.len());
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()

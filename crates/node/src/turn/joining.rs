@@ -3,7 +3,6 @@
 use super::Turn;
 use crate::joined::JOINED_BYTES_MAX;
 use crate::keyspace;
-use crate::link::Phase;
 use tollgate_commands::{Run, Spec};
 use tollgate_protocol::Request;
 
@@ -53,16 +52,10 @@ impl Turn<'_> {
     /// are, they are left, and whoever sends them at the end of the turn ends the connection.
     async fn send_local(&mut self) -> bool {
         self.close_segment(&[]);
-        let out = &mut self.buffers.out;
-        if out.len() > self.worker.node.config.limits.output_bytes {
+        if self.buffers.out.len() > self.worker.node.config.limits.output_bytes {
             return false;
         }
-        self.worker.counters().sent_bytes.add(out.len() as u64);
-        self.link.phase.set(Phase::Writing);
-        // Who is gone is noticed at the end of the turn.
-        let _ = self.link.send(out).await;
-        self.link.phase.set(Phase::Turn);
-        out.clear();
+        self.send_so_far().await;
         self.refresh_clock();
         true
     }

@@ -3,8 +3,10 @@
 use super::buffers::Sent;
 use super::{Turn, TurnBuffers};
 use crate::limits::Bound;
-use crate::order::Lost;
+use crate::link::Phase;
+use crate::order::{Lost, Origin};
 use crate::remote::Replies;
+use crate::turn::LARGE_OUT_BYTES;
 use tollgate_commands::{Env, Session, Spec};
 use tollgate_protocol::Request;
 
@@ -80,7 +82,66 @@ impl Turn<'_> {
         if waits {
             self.read_clock();
         }
-        self.close_segment(&batches);
+        if batches.iter().flatten().any(|replies| replies.more.is_some()) {
+            self.splice_parts(batches).await;
+        } else {
+            self.close_segment(&batches);
+        }
+    }
+
+    /// Puts the replies of the segment together as they come, and sends them when they are many.
+    async fn splice_parts(&mut self, batches: Vec<Result<Replies, Lost>>) {
+        let local = std::mem::take(&mut self.buffers.local);
+        let mut local_ends = self.buffers.queue.ends().to_vec().into_iter();
+        let origins: Vec<Origin> = self.buffers.order.origins().collect();
+        let mut parts: Vec<Parts> = batches.into_iter().map(Parts::new).collect();
+        let mut start = 0;
+        for origin in origins {
+            if self.buffers.out.len() >= LARGE_OUT_BYTES {
+                self.send_so_far().await;
+                if self.buffers.out.len() > self.worker.node.config.limits.output_bytes {
+                    // The client is given up at the end of the turn: nothing more needs to come.
+                    break;
+                }
+            }
+            match origin {
+                Origin::Local => {
+                    let end = local_ends.next().map_or(local.len(), |end| end as usize);
+                    self.buffers.out.extend_from_slice(&local[start..end]);
+                    start = end;
+                }
+                Origin::Batch { batch, index } => {
+                    let parts = &mut parts[batch as usize];
+                    while parts.is_beyond(index as usize) {
+                        // The other shard goes on only now: what it has sent must not wait here meanwhile.
+                        self.send_so_far().await;
+                        parts.next().await;
+                    }
+                    self.buffers.out.extend_from_slice(parts.get(index as usize));
+                }
+            }
+        }
+        self.buffers.order.clear();
+        self.buffers.queue.start(!self.alone);
+        self.read_clock();
+    }
+
+    /// Sends what is finished. What nobody wants is left out, and what is too large for a client is left for whoever ends the turn.
+    pub(super) async fn send_so_far(&mut self) {
+        if self.kept.is_some() {
+            self.leave_out();
+            return;
+        }
+        let out = &mut self.buffers.out;
+        if out.is_empty() || out.len() > self.worker.node.config.limits.output_bytes {
+            return;
+        }
+        self.worker.counters().sent_bytes.add(out.len() as u64);
+        self.link.phase.set(Phase::Writing);
+        // Who is gone is noticed at the end of the turn.
+        let _ = self.link.send(out).await;
+        self.link.phase.set(Phase::Turn);
+        out.clear();
     }
 
     /// Puts the replies of the segment together. What it had in other shards is in `batches`.
@@ -100,5 +161,41 @@ impl Turn<'_> {
         local.clear();
         order.clear();
         queue.start(!self.alone);
+    }
+}
+
+/// The replies to a batch, part after part.
+struct Parts {
+    part: Result<Replies, Lost>,
+    /// The index of the first command of the part.
+    first: usize,
+}
+
+impl Parts {
+    fn new(part: Result<Replies, Lost>) -> Self {
+        Self { part, first: 0 }
+    }
+
+    /// Whether the reply to a command is in a part that has not come yet.
+    fn is_beyond(&self, index: usize) -> bool {
+        let Ok(part) = &self.part else { return false };
+        part.more.is_some() && index >= self.first + part.ends.len()
+    }
+
+    /// Waits for the next part.
+    async fn next(&mut self) {
+        let Ok(part) = &mut self.part else { return };
+        let Some(more) = part.more.take() else { return };
+        self.first += part.ends.len();
+        let _ = more.go_on.send(());
+        self.part = more.replies.await.map_err(|_| Lost::ShardGone);
+    }
+
+    /// The reply to a command.
+    fn get(&self, index: usize) -> &[u8] {
+        match &self.part {
+            Ok(part) => part.get(index - self.first).unwrap_or(Lost::ShardGone.reply()),
+            Err(lost) => lost.reply(),
+        }
     }
 }

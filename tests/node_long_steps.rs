@@ -1,0 +1,308 @@
+//! What takes long or takes much room: it is done in steps or has a bound, and others are answered meanwhile.
+
+use std::time::Duration;
+use tollgate_suite::{Client, Node, Value, until, until_blocked, until_hit};
+
+/// Keys of the upper half of the slots, which the second of two workers has; the first connection is the first worker's.
+fn keys_of_the_second_worker() -> impl Iterator<Item = String> {
+    (0..)
+        .map(|number| format!("key{number}"))
+        .filter(|key| tollgate_store::slot_of(key.as_bytes()) >= tollgate_store::SLOTS / 2)
+}
+
+fn eval(client: &mut Client, script: &str, keys: &[&str], args: &[&str]) -> Value {
+    let count = keys.len().to_string();
+    client.command(&[&["EVAL", script, &count], keys, args].concat())
+}
+
+#[test]
+fn a_hot_key_does_not_hold_up_the_other_keys_of_its_shard() {
+    const WAITING: usize = 24;
+    let node = Node::start(&[
+        "--workers",
+        "2",
+        "--set",
+        "limits.mailbox_batches=4",
+        "--set",
+        "script.budget_ms=60000",
+        "--set",
+        "limits.keys_wait_ms=60000",
+    ]);
+    // Connections are dealt out in turn.
+    let mut connections: Vec<Client> = (0..2 * WAITING + 4).map(|_| node.client()).collect();
+    for client in &mut connections {
+        assert_eq!(client.line("PING").text(), "PONG");
+    }
+    let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
+    for (number, client) in connections.into_iter().enumerate() {
+        if number % 2 == 0 {
+            of_first.push(client);
+        } else {
+            of_second.push(client);
+        }
+    }
+    let keys: Vec<String> = keys_of_the_second_worker().take(2).collect();
+    let mut holder = of_second.pop().expect("a connection");
+    holder.send(&[
+        "EVAL",
+        "redis.call('SET', KEYS[1], 'x') while true do end",
+        "1",
+        &keys[0],
+    ]);
+    let mut admin = of_second.pop().expect("a connection");
+    let mut probe = of_second.pop().expect("a connection");
+    until("the key is held", || {
+        probe.send(&["GET", &keys[0]]);
+        let is_held = probe.is_silent_for(Duration::from_millis(300));
+        if !is_held {
+            probe.receive();
+        }
+        is_held
+    });
+    let (mut other, mut waiting) = (of_first.pop().expect("a connection"), of_first);
+    waiting.truncate(WAITING);
+    for (number, client) in waiting.iter_mut().enumerate() {
+        // Each is a batch of its own; what waits is a command, a script, or a check.
+        match number % 3 {
+            0 => client.send(&["GET", &keys[0]]),
+            1 => client.send(&["EVAL", "return redis.call('GET', KEYS[1])", "1", &keys[0]]),
+            _ => client.send(&["RL.CHECK", &keys[0], "LIMIT", "1", "PER", "1m"]),
+        }
+    }
+    // Four may wait.
+    until_hit(&node, "mailbox_batches", (WAITING - 4) as f64);
+    for _ in 0..50 {
+        assert_eq!(other.command(&["EXISTS", &keys[1]]).int(), 0);
+    }
+    assert!(holder.is_silent_for(Duration::from_millis(1)), "it goes on");
+    assert_eq!(admin.line("SCRIPT KILL").text(), "OK");
+    assert!(holder.receive().is_error());
+    let mut refused = 0;
+    for client in &mut waiting {
+        let reply = client.receive();
+        match reply.is_error() {
+            true => {
+                // Whoever comes after a check finds a bucket.
+                let is_refused = reply.error() == "BUSY shard mailbox is full, try again";
+                assert!(is_refused || reply.error().starts_with("WRONGTYPE"), "{reply:?}");
+                refused += usize::from(is_refused);
+            }
+            // The script was taken back: there is no value.
+            false => assert!(reply.is_null() || reply.items()[0].int() <= 1, "{reply:?}"),
+        }
+    }
+    assert_eq!(refused, WAITING - 4);
+    // All are served as before.
+    for client in &mut waiting {
+        assert!(!client.command(&["EXISTS", &keys[1]]).is_error());
+    }
+}
+
+#[test]
+fn replies_of_another_shard_are_sent_in_parts() {
+    const VALUE_BYTES: usize = 300_000;
+    const ROUNDS: usize = 30;
+    for workers in ["1", "2"] {
+        let node = Node::start(&["--workers", workers, "--set", "limits.output_bytes=2MiB"]);
+        let mut client = node.client();
+        let keys: Vec<String> = keys_of_the_second_worker().take(2).collect();
+        let value = |letter: &str| letter.repeat(VALUE_BYTES);
+        client.command(&["SET", &keys[0], &value("a")]);
+        client.command(&["SET", &keys[1], &value("b")]);
+        let mut commands = Vec::new();
+        for round in 0..ROUNDS {
+            commands.push(vec!["GET".to_owned(), keys[0].clone()]);
+            commands.push(vec!["ECHO".to_owned(), round.to_string()]);
+            commands.push(vec!["GET".to_owned(), keys[1].clone()]);
+            commands.push(vec![
+                "GETRANGE".to_owned(),
+                keys[1].clone(),
+                "0".to_owned(),
+                round.to_string(),
+            ]);
+        }
+        let replies = client.pipeline(&commands);
+        for (round, replies) in replies.chunks(4).enumerate() {
+            assert!(replies[0].text() == value("a") && replies[2].text() == value("b"));
+            assert_eq!(replies[1].text(), round.to_string());
+            assert_eq!(replies[3].text(), "b".repeat(round + 1));
+        }
+        // One that is too large by itself still ends the connection.
+        client.command(&["SETRANGE", &keys[0], "3000000", "x"]);
+        client.send(&["GET", &keys[0]]);
+        assert!(client.receive_to_end().is_empty());
+        until_hit(&node, "output_bytes", 1.0);
+    }
+}
+
+#[test]
+fn replies_that_nobody_wants_are_no_reason_to_end_a_connection() {
+    let node = Node::start(&["--workers", "2", "--set", "limits.output_bytes=2MiB"]);
+    let mut client = node.client();
+    let key = keys_of_the_second_worker().next().expect("a key");
+    client.command(&["SET", &key, &"a".repeat(300_000)]);
+    client.send(&["CLIENT", "REPLY", "OFF"]);
+    for _ in 0..30 {
+        client.send(&["GET", &key]);
+    }
+    assert_eq!(client.line("CLIENT REPLY ON").text(), "OK");
+    assert_eq!(client.line("PING").text(), "PONG");
+}
+
+#[test]
+fn a_transaction_that_starts_again_repeats_nothing_that_is_not_taken_back() {
+    let node = Node::start(&["--workers", "2"]);
+    let mut client = node.client();
+    let key = keys_of_the_second_worker().next().expect("a key");
+    let mut victim = node.client();
+    let id = victim.line("CLIENT ID").int().to_string();
+    client.line("MULTI");
+    client.command(&["CLIENT", "KILL", "ID", &id]);
+    client.line("SELECT 3");
+    client.line("SET a x");
+    client.command(&["EVAL", "return redis.call('EXISTS', ARGV[1])", "0", &key]);
+    client.line("SET b x");
+    let replies = client.line("EXEC");
+    let restarts = node.metric("tollgate_script_restarts_total");
+    assert!(restarts >= Some(1.0), "{restarts:?}");
+    assert_eq!(replies.items()[0].int(), 1, "the first time it was there");
+    assert_eq!(replies.items()[3].int(), 0);
+    assert_eq!(client.line("DBSIZE").int(), 2);
+    client.line("SELECT 0");
+    assert_eq!(client.line("DBSIZE").int(), 0);
+}
+
+#[test]
+fn what_a_script_writes_can_be_taken_back_within_a_bound() {
+    for node in Node::of_each_size(&["--set", "limits.undo_bytes=1MiB"]) {
+        let mut client = node.client();
+        client.command(&["SETRANGE", "large", "200000", "x"]);
+        client.command(&[
+            "EVAL",
+            "for i = 1, 2000 do redis.call('RPUSH', KEYS[1], ('x'):rep(50)) end",
+            "1",
+            "list",
+        ]);
+        let refused = "ERR too much was written to be taken back, at most 1048576 bytes";
+        // Each change of a large value notes what was there before.
+        for (write, keys) in [
+            ("redis.call('SETRANGE', KEYS[1], 0, ('y'):rep(50000))", "large"),
+            ("redis.call('LSET', KEYS[1], 7, i)", "list"),
+            ("redis.call('RPUSH', KEYS[1], i)", "list"),
+            ("redis.call('APPEND', KEYS[1], 'y')", "large"),
+        ] {
+            let script = format!("for i = 1, 100000 do {write} end");
+            let error = eval(&mut client, &script, &[keys], &[]);
+            assert!(error.error().starts_with(refused), "{write}: {error:?}");
+            client.line("MULTI");
+            client.command(&["EVAL", &script, "1", keys]);
+            client.line("SET after x");
+            let replies = client.line("EXEC");
+            assert!(replies.items()[0].is_error(), "{write}: {replies:?}");
+            assert!(replies.items()[1].error().starts_with(refused), "{write}: {replies:?}");
+        }
+        until_hit(&node, "undo_bytes", 12.0);
+        // What a script that goes on after the refusal asks for is still answered.
+        let kept = "for i = 1, 100000 do local done = redis.pcall('SETRANGE', KEYS[1], 0, ('z'):rep(50000)) \
+                    if type(done) == 'table' then return i end end";
+        assert!(eval(&mut client, kept, &["large"], &[]).int() > 10);
+        assert_eq!(client.line("GETRANGE large 0 1").text(), "zz");
+    }
+}
+
+#[test]
+fn a_command_of_a_script_over_too_much_is_ended_and_taken_back() {
+    let node = Node::start(&["--workers", "1", "--set", "script.step_ms=1"]);
+    let mut client = node.client();
+    for chunk in 0..100 {
+        let members: Vec<String> = (0..1_000).map(|number| format!("{}", chunk * 1_000 + number)).collect();
+        for name in ["SADD", "MSET"] {
+            let mut command = vec![name];
+            if name == "SADD" {
+                command.push("members");
+            }
+            for member in &members {
+                command.push(member);
+                if name == "MSET" {
+                    command.push("x");
+                }
+            }
+            client.command(&command);
+        }
+    }
+    let ended = "ERR Script stopped after 1 ms in something that cannot be interrupted";
+    for command in [
+        "'KEYS', '*none*'",
+        "'SUNIONSTORE', 'union', 'members', 'members2'",
+        "'SMEMBERS', 'members'",
+    ] {
+        let script = format!("redis.call('SET', 'mark', 'x') return #redis.pcall({command})");
+        let error = eval(&mut client, &script, &[], &[]);
+        assert!(error.error().starts_with(ended), "{command}: {error:?}");
+        assert_eq!(client.line("EXISTS mark union").int(), 0, "{command}");
+    }
+    until_hit(&node, "script_step_ms", 3.0);
+    assert_eq!(client.line("SCARD members").int(), 100_000);
+}
+
+#[test]
+fn a_command_waits_for_no_more_keys_than_it_may() {
+    for node in Node::of_each_size(&["--set", "limits.awaited_keys=50"]) {
+        let mut client = node.client();
+        let names = |count: usize| {
+            (0..count)
+                .map(|number| format!("list:{number}"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let refused = "ERR too many keys to wait for, at most 50";
+        assert_eq!(client.line(&format!("BLPOP {} 0", names(51))).error(), refused);
+        assert_eq!(client.line(&format!("BLMPOP 0 51 {} LEFT", names(51))).error(), refused);
+        client.line("MULTI");
+        client.line(&format!("BZPOPMIN {} 0", names(51)));
+        assert_eq!(client.line("EXEC").items()[0].error(), refused);
+        until_hit(&node, "awaited_keys", 3.0);
+        let mut waiting = node.client();
+        waiting.send(&format!("BLPOP {} 0", names(50)).split(' ').collect::<Vec<_>>());
+        until_blocked(&mut client, 1);
+        client.line("RPUSH list:49 x");
+        assert_eq!(waiting.receive().items()[1].text(), "x");
+    }
+}
+
+#[test]
+fn slow_commands_are_shown_by_latency() {
+    for node in Node::of_each_size(&[]) {
+        let mut client = node.client();
+        let slow = "local t = 0 for i = 1, 3e6 do t = t + i % 7 end return t";
+        client.command(&["EVAL", slow, "0"]);
+        assert_eq!(client.line("LATENCY LATEST").items().len(), 0, "it is off");
+        assert_eq!(
+            client.line("CONFIG GET latency-monitor-threshold").items()[1].text(),
+            "0"
+        );
+        // SLOWLOG goes its own way.
+        client.line("CONFIG SET latency-monitor-threshold 1 slowlog-log-slower-than -1");
+        client.line("SLOWLOG RESET");
+        client.command(&["EVAL", slow, "0"]);
+        client.line("PING");
+        let latest = client.line("LATENCY LATEST");
+        let command = latest.items().iter().find(|event| event.items()[0].text() == "command");
+        let command = command.expect("an event").items();
+        assert!(command[1].int() > 1_700_000_000 && command[2].int() >= 1 && command[3].int() >= command[2].int());
+        assert_eq!(client.line("SLOWLOG LEN").int(), 0);
+        let history = client.line("LATENCY HISTORY command");
+        assert_eq!(history.items()[0].items().len(), 2);
+        assert!(
+            client
+                .line("LATENCY GRAPH command")
+                .text()
+                .starts_with("command - high ")
+        );
+        assert!(client.line("LATENCY DOCTOR").text().contains("- command: in "));
+        assert!(client.line("LATENCY RESET").int() >= 1);
+        client.line("CONFIG SET latency-monitor-threshold 0");
+        client.command(&["EVAL", slow, "0"]);
+        assert_eq!(client.line("LATENCY HISTORY command").items().len(), 0);
+    }
+}
