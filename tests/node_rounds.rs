@@ -310,8 +310,15 @@ fn turns_of_any_size_are_answered_in_order_whatever_is_in_them() {
 #[test]
 fn a_reply_that_takes_long_comes_before_the_next() {
     for workers in ["1", "3"] {
-        let patient = ["script.budget_ms=30000", "node.drain_ms=60000"];
-        let mut node = Node::start(&["--workers", workers, "--set", patient[0], "--set", patient[1]]);
+        let patient = [
+            "--set",
+            "script.budget_ms=30000",
+            "--set",
+            "node.drain_ms=60000",
+            "--set",
+            "limits.keys_wait_ms=60000",
+        ];
+        let mut node = Node::start(&[&["--workers", workers][..], &patient].concat());
         let slow = "local n = 0 for i = 1, 20000000 do n = n + i % 7 end return redis.call('INCR', KEYS[1])";
         let mut clients: Vec<Client> = (0..4).map(|_| node.client()).collect();
         for client in &mut clients {
