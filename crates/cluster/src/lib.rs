@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod member;
+pub mod wire;
 
 pub use member::{Epoch, Incarnation, Member, MemberState, SLOTS};
