@@ -42,16 +42,16 @@ fn golden(name: &str, made: &[u8]) -> Vec<u8> {
 /// That a message is written as it was, and what was written then is read as the message.
 fn holds<'a, M: Message<'a> + PartialEq + Debug>(name: &str, id: u64, message: &M, golden_bytes: &'a mut Vec<u8>) {
     let mut made = Vec::new();
-    write_message(&mut FrameWriter::new(1 << 20), VERSION, id, message, &mut made).unwrap();
+    write_message(&mut FrameWriter::new(1 << 20), VERSION, id, message, &mut made).expect("whole");
     *golden_bytes = golden(name, &made);
     assert_eq!(hex(&made), hex(golden_bytes), "{name}");
     let mut reader = FrameReader::new(1 << 20);
     reader.input().extend_from_slice(golden_bytes);
-    let frame = reader.next_frame().unwrap().unwrap();
+    let frame = reader.next_frame().expect("whole").expect("whole");
     assert_eq!((frame.kind, frame.id), (M::KIND as u8, id));
     let start = golden_bytes.len() - frame.body.len();
     assert_eq!(
-        &read_message::<M>(VERSION, &golden_bytes[start..]).unwrap(),
+        &read_message::<M>(VERSION, &golden_bytes[start..]).expect("whole"),
         message,
         "{name}"
     );
