@@ -8,6 +8,7 @@ mod backend;
 mod blocking;
 mod clients;
 mod clock;
+mod cluster;
 pub mod config;
 mod connection;
 mod joined;

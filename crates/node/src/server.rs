@@ -97,6 +97,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
         Parts {
             config,
             clock,
+            cluster: None,
             metrics,
             listen,
             rules: Arc::clone(&rules),

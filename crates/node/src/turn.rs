@@ -10,6 +10,7 @@ use crate::keyspace;
 use crate::limits::Bound;
 use crate::link::Link;
 use crate::loans::Keys;
+use crate::node::Place;
 use crate::transaction;
 use crate::work::{Ran, Work};
 use crate::worker::Worker;
@@ -42,7 +43,7 @@ pub struct Turn<'a> {
     /// The connection's number, which keeps its batches in order.
     connection: u64,
     now_us: u64,
-    /// Whether this worker is the only one.
+    /// Whether this worker decides everything.
     alone: bool,
     /// Whether its commands may be left to be run with those of others.
     may_join: bool,
@@ -68,7 +69,7 @@ impl<'a> Turn<'a> {
         (connection, link): (u64, &'a Rc<Link>),
         started: Instant,
     ) -> Self {
-        let alone = worker.node.workers() == 1;
+        let alone = worker.node.is_alone();
         buffers.queue.start(!alone);
         buffers.unbroken = true;
         Self {
@@ -218,7 +219,7 @@ impl<'a> Turn<'a> {
             Run::Check(_) | Run::Key(_) => {
                 // The table gives these commands a key, and resolve has checked that it is there.
                 let owner = match key {
-                    Some(key) if !self.alone => self.worker.node.owner(slot_of(request.arg(key))),
+                    Some(key) if !self.alone => self.place_of(&env, slot_of(request.arg(key))).await,
                     _ => self.worker.index,
                 };
                 if owner == self.worker.index {
@@ -227,13 +228,16 @@ impl<'a> Turn<'a> {
                     self.send_later(owner, &env, spec, request)
                 }
             }
-            Run::Keys(_) | Run::Script(_) => match self.owner_of_keys(spec, request) {
-                Some(owner) if owner != self.worker.index => self.send_later(owner, &env, spec, request),
-                _ => {
-                    self.finish_if_sent(session).await;
-                    self.run_here(&env, spec, request).await;
+            Run::Keys(_) | Run::Script(_) => {
+                self.until_open(&env, spec, request).await;
+                match self.owner_of_keys(spec, request) {
+                    Some(owner) if owner != self.worker.index => self.send_later(owner, &env, spec, request),
+                    _ => {
+                        self.finish_if_sent(session).await;
+                        self.run_here(&env, spec, request).await;
+                    }
                 }
-            },
+            }
             Run::EachKey(_) => match self.owner_of_all(request) {
                 _ if request.len() > keyspace::KEYS_AT_ONCE => {
                     self.finish(session).await;
@@ -345,9 +349,12 @@ impl<'a> Turn<'a> {
             return None;
         }
         let positions = spec.key_positions(request);
-        let mut owners = positions.map(|position| self.worker.node.owner(slot_of(request.arg(position))));
-        let first = owners.next()?;
-        owners.all(|owner| owner == first).then_some(first)
+        let mut places = positions.map(|position| self.worker.node.place(slot_of(request.arg(position))));
+        let first = places.next()?;
+        match first {
+            Place::Of(place) if places.all(|place| place == first) => Some(place),
+            _ => None,
+        }
     }
 
     /// The worker whose shard has every key of the request; none if there are several.
@@ -355,9 +362,40 @@ impl<'a> Turn<'a> {
         if self.alone {
             return Some(self.worker.index);
         }
-        let mut owners = request.iter().skip(1).map(|key| self.worker.node.owner(slot_of(key)));
-        let first = owners.next()?;
-        owners.all(|owner| owner == first).then_some(first)
+        let mut places = request.iter().skip(1).map(|key| self.worker.node.place(slot_of(key)));
+        let first = places.next()?;
+        match first {
+            Place::Of(place) if places.all(|place| place == first) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// Where a command for a slot goes, once that is known.
+    async fn place_of(&mut self, env: &Env, slot: u16) -> usize {
+        loop {
+            match self.worker.node.place(slot) {
+                Place::Of(place) => return place,
+                Place::Closing => self.wait_until_open(env, slot).await,
+            }
+        }
+    }
+
+    /// Waits until it is known where every key of a request is.
+    async fn until_open(&mut self, env: &Env, spec: &Spec, request: Request<'_>) {
+        if self.worker.node.cluster.is_none() {
+            return;
+        }
+        for position in spec.key_positions(request) {
+            self.place_of(env, slot_of(request.arg(position))).await;
+        }
+    }
+
+    /// Waits while a slot is closing. What this turn has queued is decided first: the slot waits for that.
+    async fn wait_until_open(&mut self, env: &Env, slot: u16) {
+        self.buffers.unbroken = false;
+        self.flush(env).await;
+        self.worker.until_open(slot).await;
+        self.refresh_clock();
     }
 
     async fn run_here(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>) {

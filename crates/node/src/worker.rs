@@ -1,5 +1,6 @@
 //! A worker: one thread with its connections, its shard, its mailbox and the runtime that turns them.
 
+use crate::cluster::Links;
 use crate::config::Config;
 use crate::connection::{self, TurnBuffers};
 use crate::joined::Joined;
@@ -61,6 +62,8 @@ pub struct Worker {
     pub waits: Waits,
     /// Runs so far.
     pub runs: Cell<u64>,
+    /// What it has to do with other nodes, if this one is clustered.
+    pub links: Option<Links>,
     // Boxed: they are large, and change hands several times a turn.
     #[expect(clippy::vec_box, reason = "moved out and in as boxes")]
     buffers: RefCell<Vec<Box<TurnBuffers>>>,
@@ -362,6 +365,7 @@ pub fn run(
         scripts: RefCell::new(scripts),
         waits: Waits::default(),
         runs: Cell::new(0),
+        links: node.cluster.is_some().then(Links::default),
         node,
         shard: RefCell::new(shard),
         buffers: RefCell::default(),

@@ -11,6 +11,7 @@ use tollgate_protocol::Request;
 impl Turn<'_> {
     pub(super) fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
         let buffers = &mut *self.buffers;
+        buffers.make_room_for(owner);
         if buffers.outgoing[owner].is_empty() {
             buffers.numbers[owner] = buffers.sent.len();
             buffers.sent.push(Sent::Collecting);
@@ -27,7 +28,7 @@ impl Turn<'_> {
     fn send(&mut self, owner: usize) {
         let batch = std::mem::take(&mut self.buffers.outgoing[owner]);
         let commands = batch.len() as u64;
-        let posted = self.worker.node.post_batch(owner, batch, Some(self.connection));
+        let posted = self.worker.post(owner, batch, self.connection);
         self.buffers.sent[self.buffers.numbers[owner]] = match posted {
             Ok(replies) => {
                 let counters = self.worker.counters();
