@@ -5,5 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod member;
+mod ring;
 
 pub use member::{Epoch, Incarnation, Member, MemberState, SLOTS};
+pub use ring::{LOAD_BOUND_PERCENT, Ring, VIRTUAL_NODES};
