@@ -25,6 +25,7 @@ const NOBODY: u16 = u16::MAX;
 pub struct Ring {
     names: Vec<Arc<str>>,
     weights: Vec<u32>,
+    slots: u16,
     targets: Vec<u16>,
     /// Empty with fewer than two members that take slots.
     heirs: Vec<u16>,
@@ -60,6 +61,7 @@ impl Ring {
         Self {
             names,
             weights,
+            slots,
             targets,
             heirs,
             shares,
@@ -82,6 +84,12 @@ impl Ring {
     #[must_use]
     pub fn weights(&self) -> &[u32] {
         &self.weights
+    }
+
+    /// How many slots there are.
+    #[must_use]
+    pub fn slots(&self) -> u16 {
+        self.slots
     }
 
     /// The member that a slot belongs to.
