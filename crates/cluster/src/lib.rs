@@ -4,6 +4,13 @@
 
 #![forbid(unsafe_code)]
 
+mod damping;
 mod member;
+mod membership;
+mod ring;
+mod view;
 
 pub use member::{Epoch, Incarnation, Member, MemberState, SLOTS};
+pub use membership::{ALONE_AFTER_US, LISTEN_US, Membership};
+pub use ring::{LOAD_BOUND_PERCENT, Ring, VIRTUAL_NODES};
+pub use view::{Heard, MAX_MEMBERS, MAX_WEIGHT, View};
