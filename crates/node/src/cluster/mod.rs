@@ -4,6 +4,7 @@ mod forward;
 mod places;
 mod queues;
 mod routes;
+mod serve;
 
 pub use places::Whereabouts;
 pub use queues::{OpenQueue, OpenQueues};
