@@ -9,6 +9,7 @@ mod member;
 mod membership;
 mod ring;
 mod view;
+pub mod wire;
 
 pub use member::{Epoch, Incarnation, Member, MemberState, SLOTS};
 pub use membership::{ALONE_AFTER_US, LISTEN_US, Membership};
