@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod member;
+pub mod slots;
 
 pub use member::{Epoch, Incarnation, Member, MemberState, SLOTS};
