@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod member;
+#[cfg(test)]
+mod simulation;
 pub mod slots;
 
 pub use member::{Epoch, Incarnation, Member, MemberState, SLOTS};
