@@ -4,6 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod circuit;
+pub mod journal;
+pub mod local;
 mod member;
 #[cfg(test)]
 mod simulation;

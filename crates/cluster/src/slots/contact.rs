@@ -83,6 +83,11 @@ impl Machine {
         let moving = self.end_move(slot);
         step.store.set_held(slot, false);
         self.news.remove(&slot);
+        // Its state contains what this node has admitted, or lacks all of it.
+        match planned {
+            true => drop(self.debts.journal.take(slot, usize::MAX)),
+            false => self.debts.journal.overwritten(slot),
+        }
         let role = if self.follows(slot, holder) {
             let handed = planned.then_some(epoch);
             Role::Replica(Replica {

@@ -93,6 +93,9 @@ impl Machine {
             let peer = self.peers.name(from.0);
             step.effects.push(Effect::Event(Event::Nonsense { peer }));
         }
+        if !batch.entries.is_empty() || matches!(batch.part, Part::Copy { .. }) {
+            self.debts.journal.overwritten(slot);
+        }
         step.store.set_clock(slot, batch.clock_us, step.now_us);
         let state = self.slot_mut(slot);
         if !batch.taken.is_empty() {
@@ -151,6 +154,7 @@ impl Machine {
 
     fn drop_replica(&mut self, slot: u16, step: &mut Step<'_>) {
         step.store.clear(slot);
+        self.debts.journal.overwritten(slot);
         let state = self.slot_mut(slot);
         state.role = Role::Away;
         state.taken = Vec::<Taken>::new();

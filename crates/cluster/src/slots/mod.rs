@@ -11,6 +11,7 @@
 //! - `debts`: what was admitted in place of a holder.
 
 mod contact;
+mod debts;
 mod effect;
 mod figures;
 mod follow;
@@ -56,6 +57,7 @@ pub struct Machine {
     streams: stream::Streams,
     contact: contact::Contact,
     pause: pause::Pause,
+    debts: debts::Debts,
     /// How many slots are frozen or offered.
     moving: usize,
     /// A list that is emptied after use.
@@ -66,7 +68,6 @@ impl Machine {
     /// A machine for a range of slots, of which nobody is known to hold any.
     pub fn new(me: Incarnation, slots: Range<u16>, settings: Settings) -> Self {
         Self {
-            settings,
             first: slots.start,
             slots: slots.map(|_| Slot::new()).collect(),
             peers: Peers::new(me),
@@ -76,8 +77,10 @@ impl Machine {
             streams: stream::Streams::default(),
             contact: contact::Contact::default(),
             pause: pause::Pause::default(),
+            debts: debts::Debts::new(settings.journal_buckets_max),
             moving: 0,
             changed: Vec::new(),
+            settings,
         }
     }
 
@@ -146,7 +149,8 @@ impl Machine {
             Message::NotTaken { slot, epoch } => self.on_not_taken(from, slot, epoch, step),
             Message::Confirm { number } => self.on_confirm(from, number, step),
             Message::Confirmed { number, member } => self.on_confirmed(number, member, step),
-            Message::Debits { .. } | Message::Debited { .. } => {}
+            Message::Debits { slot, number, debits } => self.on_debits(from, slot, number, &debits, step),
+            Message::Debited { slot, number } => self.on_debited(slot, number),
         }
     }
 
@@ -164,6 +168,7 @@ impl Machine {
         self.start_copies(step);
         self.take_orphans(step);
         self.look_at_replicas(step);
+        self.look_at_debts(step);
         self.tell_news(step);
         self.send_digests(step);
     }
@@ -248,6 +253,7 @@ impl Machine {
         step.store.set_held(slot, true);
         self.news.insert(slot);
         self.publish(slot, step);
+        self.settle_debts(slot, step);
         self.choose_followers(slot, step);
     }
 

@@ -8,6 +8,7 @@ use super::message::{Handover, Message};
 use super::peers::{ME, PeerIx};
 use super::state::{Belief, Move, MoveStage, Stage};
 use super::{Effect, Event, Machine, Step};
+use crate::journal::Admission;
 use crate::member::Epoch;
 
 impl Machine {
@@ -129,7 +130,7 @@ impl Machine {
             number,
             clock_us: step.store.clock(slot, now_us),
             taken: self.slot(slot).taken.clone(),
-            journal: Vec::new(),
+            journal: self.debts.journal.all(slot),
         };
         self.send_for(to, slot, Message::Handover(handover), step);
     }
@@ -247,6 +248,12 @@ impl Machine {
         step.store.set_clock(slot, offer.clock_us, step.now_us);
         self.slot_mut(slot).taken = offer.taken;
         self.hold(slot, offer.epoch, Some(from.0), step);
+        if self.journals(slot) {
+            offer
+                .journal
+                .iter()
+                .for_each(|debit| self.debts.journal.add(slot, Admission::Held, debit));
+        }
         self.tell_known(from, std::iter::once(slot), None, step);
         step.effects.push(Effect::Event(Event::Arrived {
             slot,

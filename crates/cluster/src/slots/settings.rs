@@ -27,6 +27,14 @@ pub struct Settings {
     pub digest_us: u64,
     /// A replica of which nothing has been heard for so long, and which is not wanted here, goes, in microseconds.
     pub replica_idle_us: u64,
+    /// Changes that a follower has not acknowledged for so long make the holder keep a journal, in microseconds.
+    pub overdue_us: u64,
+    /// How long a peer that has vanished from the view may come back as the holder of something, in microseconds.
+    pub missing_us: u64,
+    /// How long after its return the journals are kept, in microseconds.
+    pub journal_linger_us: u64,
+    /// How many buckets the journals have.
+    pub journal_buckets_max: usize,
 }
 
 impl Default for Settings {
@@ -44,6 +52,10 @@ impl Default for Settings {
             unknown_us: 3_000_000,
             digest_us: 1_000_000,
             replica_idle_us: 10_000_000,
+            overdue_us: 200_000,
+            missing_us: 600_000_000,
+            journal_linger_us: 5_000_000,
+            journal_buckets_max: 1 << 17,
         }
     }
 }

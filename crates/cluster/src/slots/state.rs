@@ -58,8 +58,10 @@ pub(super) struct Held {
     pub moving: Option<Move>,
     /// The one before, if it handed the slot over: it has all entries up to a mark.
     pub from: Option<(PeerIx, Mark)>,
-    /// Whether debits in its state have changed since followers were told: each is told once.
+    /// How often the debits in its state have changed: each follower is told once.
     pub taken_changes: u64,
+    /// Whether a follower has not acknowledged changes for so long that a journal is kept.
+    pub overdue: bool,
 }
 
 #[derive(Debug)]
