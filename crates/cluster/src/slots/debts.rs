@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 
 /// How many buckets a batch of debits has.
 const BATCH_BUCKETS: usize = 256;
-/// How many slots are sent debits of in one tick.
+/// How often journals are looked at, in microseconds.
+const LOOK_US: u64 = 25_000;
+/// How many slots are sent debits of at once.
 const SLOTS_AT_ONCE: usize = 64;
 /// Of how many origins a slot remembers which of their debits it has.
 const ORIGINS_MAX: usize = 64;
@@ -29,6 +31,7 @@ pub(super) struct Debts {
     /// Batches that were sent and not acknowledged, by slot.
     pub under_way: BTreeMap<u16, UnderWay>,
     last_number: u64,
+    looked_us: u64,
     /// A peer is missing: until this time holders keep journals. 0: none is.
     missing_until_us: u64,
 }
@@ -47,6 +50,7 @@ impl Debts {
             journal: Journal::new(entries_max),
             under_way: BTreeMap::new(),
             last_number: 0,
+            looked_us: 0,
             missing_until_us: 0,
         }
     }
@@ -109,6 +113,10 @@ impl Machine {
 
     /// Notes which holders must keep journals, and sends what those that are none have.
     pub(super) fn look_at_debts(&mut self, step: &mut Step<'_>) {
+        if step.now_us < self.debts.looked_us + LOOK_US {
+            return;
+        }
+        self.debts.looked_us = step.now_us;
         self.look_for_missing(step.now_us);
         self.look_for_overdue(step.now_us);
         let mut due: Vec<u16> = self.debts.under_way.keys().copied().collect();
