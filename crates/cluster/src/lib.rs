@@ -4,10 +4,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod circuit;
 mod damping;
+pub mod journal;
+pub mod local;
 mod member;
 mod membership;
 mod ring;
+#[cfg(test)]
+mod simulation;
+pub mod slots;
 mod view;
 pub mod wire;
 
