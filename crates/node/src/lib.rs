@@ -24,6 +24,7 @@ mod monitors;
 mod node;
 mod order;
 mod pause;
+pub mod peers;
 mod publish;
 mod remote;
 mod round;

@@ -21,6 +21,7 @@ use super::keys::{Secret, TAG_BYTES};
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -49,7 +50,7 @@ pub enum GossipRefusal {
 pub struct Sealer {
     cipher: XChaCha20Poly1305,
     prefix: [u8; PREFIX_BYTES],
-    next: u64,
+    next: AtomicU64,
 }
 
 impl fmt::Debug for Sealer {
@@ -70,16 +71,16 @@ impl Sealer {
         Self {
             cipher: XChaCha20Poly1305::new((&key).into()),
             prefix: random,
-            next: 0,
+            next: AtomicU64::new(0),
         }
     }
 
     /// Seals a message that is sent at that wall time.
-    pub fn seal(&mut self, wall_ms: u64, message: &[u8]) -> Vec<u8> {
+    pub fn seal(&self, wall_ms: u64, message: &[u8]) -> Vec<u8> {
         let mut nonce = [0; NONCE_BYTES];
         nonce[..PREFIX_BYTES].copy_from_slice(&self.prefix);
-        nonce[PREFIX_BYTES..].copy_from_slice(&self.next.to_le_bytes());
-        self.next += 1;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        nonce[PREFIX_BYTES..].copy_from_slice(&number.to_le_bytes());
         let mut datagram = Vec::with_capacity(message.len() + Self::OVERHEAD_BYTES);
         datagram.extend_from_slice(&nonce);
         datagram.extend_from_slice(&wall_ms.to_le_bytes());
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_one_node_seals_another_opens() {
-        let (mut one, other) = (sealer("s", 1), sealer("s", 2));
+        let (one, other) = (sealer("s", 1), sealer("s", 2));
         for message in [b"".as_slice(), b"x", &[7; 60_000]] {
             let datagram = one.seal(NOW_MS, message);
             assert_eq!(datagram.len(), message.len() + Sealer::OVERHEAD_BYTES);
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_was_forged_or_changed_is_refused() {
-        let (mut one, other) = (sealer("s", 1), sealer("s", 2));
+        let (one, other) = (sealer("s", 1), sealer("s", 2));
         let datagram = one.seal(NOW_MS, b"message");
         for at in 0..datagram.len() {
             let mut changed = datagram.clone();
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_old_or_of_the_future_is_refused() {
-        let mut one = sealer("s", 1);
+        let one = sealer("s", 1);
         let datagram = one.seal(NOW_MS, b"message");
         let window_ms = TIME_WINDOW.as_millis() as u64;
         assert!(one.open(NOW_MS + window_ms, &datagram).is_ok());

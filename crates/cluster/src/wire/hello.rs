@@ -140,6 +140,9 @@ pub enum Refusal {
         /// How many there are.
         workers: u16,
     },
+    /// It did not finish the handshake in time.
+    #[error("it did not finish the handshake in time")]
+    Silent,
     /// The other side refused.
     #[error("refused by the other side ({reason}): {text}")]
     Told {
@@ -164,6 +167,7 @@ impl Refusal {
         "other_name",
         "same_name",
         "worker",
+        "silent",
         "other",
     ];
 
@@ -181,6 +185,7 @@ impl Refusal {
             Self::OtherName { .. } => "other_name",
             Self::SameName(_) => "same_name",
             Self::NoSuchWorker { .. } => "worker",
+            Self::Silent => "silent",
             Self::Told { reason, .. } => reason,
         }
     }
