@@ -18,7 +18,7 @@ use tollgate_script::{
     Batch, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
     PolicySource,
 };
-use tollgate_store::{Expiry, Key, NO_PARAMS, State, Store, Trash};
+use tollgate_store::{Expiry, Key, NO_PARAMS, Role, State, Store, Trash};
 use tollgate_values::HashSeed;
 
 /// What a shard does when it has no memory for a new key.
@@ -486,6 +486,10 @@ impl Shard {
             }
             if let Some(params) = dropped.entry.params() {
                 policies.release(ParamsId(params));
+            }
+            if dropped.role != Role::Held {
+                // What follows another node is dropped by its slot's clock, which is never ahead of the holder's: nobody is told.
+                return true;
             }
             stats.expired += 1;
             if watches_any {

@@ -396,7 +396,7 @@ impl Worker {
             Needs::Node(db) => Some(*db),
             Needs::Key(need) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 => match need.space {
                 Space::Db(db) => Some(db),
-                Space::Rule(_) => Some(env.db),
+                Space::Rule(_) | Space::StandIn(_) => Some(env.db),
             },
             Needs::Key(_) => None,
         };
@@ -404,7 +404,7 @@ impl Worker {
             let together = script.wanted.len().max(LENT_TOGETHER);
             let names = match need.space {
                 Space::Db(db) => script.run.names(db),
-                Space::Rule(_) => None,
+                Space::Rule(_) | Space::StandIn(_) => None,
             };
             let others = names.into_iter().flat_map(|names| names.from(&need.key, together));
             let others: Vec<KeyNeed> = others
