@@ -10,6 +10,7 @@ mod clients;
 mod clock;
 pub mod config;
 mod connection;
+pub mod gossip;
 mod joined;
 mod keyspace;
 pub mod limits;
