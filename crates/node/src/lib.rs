@@ -11,6 +11,7 @@ mod clock;
 mod cluster;
 pub mod config;
 mod connection;
+pub mod gossip;
 mod joined;
 mod keyspace;
 pub mod limits;
