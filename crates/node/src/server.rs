@@ -5,7 +5,7 @@ use crate::clock::NodeClock;
 use crate::config::{Config, WhenFull};
 use crate::metrics::Metrics;
 use crate::node::{Node, Outboxes, Parts, slots_of};
-use crate::worker::{self, Inbox, StartError};
+use crate::worker::{self, Inbox, Listeners, StartError};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -241,7 +241,7 @@ fn run_id() -> String {
 fn start_workers(
     node: &Arc<Node>,
     inboxes: Vec<Inbox>,
-    listener: TcpListener,
+    listeners: Listeners,
     sources: &Arc<[PolicySource]>,
     policy_limits: PolicyLimits,
     rules: &Arc<RuleSet>,
@@ -250,7 +250,7 @@ fn start_workers(
     let seed = random_u64();
     let hash_seed = HashSeed::new(random_u64());
     let (ready, started) = std::sync::mpsc::channel();
-    let mut listener = Some(listener);
+    let mut listeners = Some(listeners);
     let mut threads = Vec::new();
     for (index, inbox) in inboxes.into_iter().enumerate() {
         let config = ShardConfig {
@@ -268,9 +268,9 @@ fn start_workers(
             random_picks_max: node.config.limits.random_picks,
             hash_seed,
         };
-        let (node, listener, ready) = (Arc::clone(node), listener.take(), ready.clone());
+        let (node, listeners, ready) = (Arc::clone(node), listeners.take(), ready.clone());
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));
-        threads.push(thread.spawn(move || worker::run(node, index, config, inbox, listener, ready))?);
+        threads.push(thread.spawn(move || worker::run(node, index, config, inbox, listeners, ready))?);
     }
     drop(ready);
     for _ in 0..workers {
