@@ -11,6 +11,7 @@ mod clock;
 pub mod config;
 mod connection;
 pub mod gossip;
+mod gossip_thread;
 mod joined;
 mod keyspace;
 pub mod limits;
