@@ -12,6 +12,7 @@ mod cluster;
 pub mod config;
 mod connection;
 pub mod gossip;
+mod gossip_thread;
 mod joined;
 mod keyspace;
 pub mod limits;

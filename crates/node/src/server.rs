@@ -3,6 +3,8 @@
 use crate::admin::Readiness;
 use crate::clock::NodeClock;
 use crate::config::{Config, WhenFull};
+use crate::gossip::GossipError;
+use crate::gossip_thread::Peering;
 use crate::metrics::Metrics;
 use crate::node::{Node, Outboxes, Parts, slots_of};
 use crate::worker::{self, Inbox, Listeners, StartError};
@@ -32,6 +34,12 @@ pub enum ServeError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// There is nothing to tell peers, or it cannot be resolved.
+    #[error("cluster.advertise: {0}")]
+    Advertise(String),
+    /// The node cannot be a member of its cluster.
+    #[error(transparent)]
+    Gossip(#[from] GossipError),
     /// The memory bound is below what shards need before they hold anything.
     #[error(
         "storage.max_memory_bytes = {bytes} is too little for {workers} workers: at least {least_bytes}, or 0 for no bound"
@@ -78,6 +86,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let policies = labels(&compile(&config, &sources, policy_limits)?);
     let listener = listen(&config)?;
     let listen = listener.local_addr()?;
+    let peers = crate::gossip_thread::bind(&config)?;
     let workers = config.worker_count();
     let least_bytes = (workers * MEMORY_MIN_BYTES) as u64;
     if (1..least_bytes).contains(&config.storage.max_memory_bytes) {
@@ -113,9 +122,16 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let signals = Signals::listen()?;
     let admin_address = admin.address;
     let admin = admin.start(&node, &readiness)?;
-    announce(&node, admin_address)?;
+    let peering = peers
+        .map(|peers| peers.start(&node.config, listen, None, Arc::clone(&node.metrics.gossip)))
+        .transpose()?;
+    announce(&node, admin_address, peering.as_ref())?;
+    if let Some(peering) = &peering {
+        peering.gossip.prepared();
+    }
     readiness.ready();
-    let served = wait_for_signal(signals, &node, &readiness, &threads);
+    let served = wait_for_signal(signals, &node, &readiness, &threads, peering.as_ref());
+    drop(peering);
     admin.stop();
     stop(&node, threads)?;
     served
@@ -280,15 +296,19 @@ fn start_workers(
 }
 
 /// Says that the node serves: in the ready file, if there is one, and on standard output.
-fn announce(node: &Node, admin: SocketAddr) -> Result<(), ServeError> {
+fn announce(node: &Node, admin: SocketAddr, peering: Option<&Peering>) -> Result<(), ServeError> {
     let name = &node.about.name;
+    let peer = peering
+        .map(|peering| peering.listener.local_addr())
+        .transpose()?
+        .map(|peer| peer.to_string());
     if let Some(path) = &node.config.node.ready_file {
         let ready = serde_json::json!({
             "name": name,
             "listen": node.listen.to_string(),
             "redirect_listen": null,
             "admin": admin.to_string(),
-            "peer": null,
+            "peer": peer,
             "pid": node.about.pid,
         });
         write_whole(path, &format!("{ready}\n")).map_err(|source| ServeError::ReadyFile {
@@ -296,7 +316,7 @@ fn announce(node: &Node, admin: SocketAddr) -> Result<(), ServeError> {
             source,
         })?;
     }
-    tracing::info!(event = "ready", name, listen = %node.listen, admin = %admin, workers = node.workers());
+    tracing::info!(event = "ready", name, listen = %node.listen, admin = %admin, peer, workers = node.workers());
     Ok(())
 }
 
@@ -341,6 +361,7 @@ fn wait_for_signal(
     node: &Node,
     readiness: &Readiness,
     threads: &[JoinHandle<()>],
+    peering: Option<&Peering>,
 ) -> Result<(), ServeError> {
     let Signals {
         runtime,
@@ -353,17 +374,24 @@ fn wait_for_signal(
             loop {
                 watch.tick().await;
                 if threads.iter().any(JoinHandle::is_finished) {
-                    return;
+                    return ServeError::WorkerEnded;
+                }
+                let failed = peering.and_then(|peering| peering.gossip.status().borrow().failed.clone());
+                if let Some(failed) = failed {
+                    return failed.into();
                 }
             }
         };
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            () = watched => return Err(ServeError::WorkerEnded),
+            failed = watched => return Err(failed),
         }
         tracing::info!(event = "draining");
         readiness.draining();
+        if let Some(peering) = peering {
+            peering.gossip.leave();
+        }
         node.drain();
         let deadline = Instant::now() + Duration::from_millis(node.config.node.drain_ms);
         while Instant::now() < deadline && threads.iter().any(|thread| !thread.is_finished()) {

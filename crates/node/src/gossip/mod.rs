@@ -81,6 +81,8 @@ pub struct GossipConfig {
     pub seal: Option<Arc<dyn Seal>>,
     /// Loses datagrams, in tests.
     pub lossy: Option<Lossy>,
+    /// What it counts.
+    pub counters: Arc<GossipCounters>,
 }
 
 impl fmt::Debug for GossipConfig {
@@ -152,14 +154,13 @@ impl Gossip {
     /// # Errors
     /// [`GossipError`]: the name is taken, or the system refused a thread.
     pub fn start(config: GossipConfig, socket: std::net::UdpSocket) -> Result<Self, GossipError> {
-        let counters = Arc::<GossipCounters>::default();
+        let counters = Arc::clone(&config.counters);
         let (inputs, inputs_given) = watch::channel(Inputs::default());
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (started, start) = std::sync::mpsc::sync_channel(1);
         let ends = run::Ends {
             inputs: inputs_given,
             stopped,
-            counters: Arc::clone(&counters),
             started,
         };
         let thread = std::thread::Builder::new().name("gossip".to_owned());

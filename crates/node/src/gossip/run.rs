@@ -3,7 +3,7 @@
 use super::facts::{self, Said};
 use super::liveness::Liveness;
 use super::names::{Answer, Claim, Holder, Question, Register, claim};
-use super::transport::{Datagram, GossipCounters, GossipTransport, Wire};
+use super::transport::{Datagram, GossipTransport, Wire};
 use super::{GossipConfig, GossipError, GossipStatus, Home, Inputs, MemberFacts, seeds, system};
 use chitchat::{ChitchatConfig, ChitchatHandle, ChitchatId, FailureDetectorConfig, spawn_chitchat};
 use std::collections::{BTreeMap, HashSet};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
-use tollgate_cluster::{Heard, Incarnation, Membership, View};
+use tollgate_cluster::{Heard, Incarnation, MemberState, Membership, View};
 
 /// How often it looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -32,7 +32,6 @@ const REFUSED_MAX: usize = 256;
 pub(super) struct Ends {
     pub inputs: watch::Receiver<Inputs>,
     pub stopped: oneshot::Receiver<()>,
-    pub counters: Arc<GossipCounters>,
     pub started: std::sync::mpsc::SyncSender<Result<Started, GossipError>>,
 }
 
@@ -56,10 +55,9 @@ pub(super) fn thread(config: GossipConfig, socket: std::net::UdpSocket, ends: En
         let Ends {
             inputs,
             stopped,
-            counters,
             started,
         } = ends;
-        match Run::start(config, socket, inputs, counters).await {
+        match Run::start(config, socket, inputs).await {
             Ok((mut run, outputs)) => {
                 if started.send(Ok(outputs)).is_ok() {
                     run.until(stopped).await;
@@ -114,10 +112,10 @@ impl Run {
         config: GossipConfig,
         socket: std::net::UdpSocket,
         inputs: watch::Receiver<Inputs>,
-        counters: Arc<GossipCounters>,
     ) -> Result<(Self, Started), GossipError> {
         let socket = tokio::net::UdpSocket::from_std(socket).map_err(system)?;
-        let wire = Arc::new(Wire::new(socket, config.seal.clone(), config.lossy.clone(), counters));
+        let (seal, lossy) = (config.seal.clone(), config.lossy.clone());
+        let wire = Arc::new(Wire::new(socket, seal, lossy, Arc::clone(&config.counters)));
         let addresses = seeds::resolve(&config.seeds, true).await;
         let mut me = Incarnation {
             name: Arc::clone(&config.name),
@@ -374,6 +372,12 @@ impl Run {
     fn announce(&mut self, look: &Look) {
         let view = Arc::clone(self.membership.view());
         let before = self.view.send_replace(Arc::clone(&view));
+        let counters = &self.wire.counters;
+        let in_state = |state| view.members().iter().filter(|member| member.state == state).count() as u64;
+        counters.joining.set(in_state(MemberState::Joining));
+        counters.ready.set(in_state(MemberState::Ready));
+        counters.leaving.set(in_state(MemberState::Leaving));
+        counters.views.add(1);
         for member in view.members() {
             let known = before.member(&member.id.name);
             if known.is_none_or(|known| known.id != member.id || known.state != member.state) {

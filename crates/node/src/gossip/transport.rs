@@ -3,7 +3,7 @@
 //! A datagram is [`FORMAT`], a kind, and a body. What does not open, or is none of these, is counted and dropped.
 
 use super::names::{Answer, Question, Register};
-use crate::metrics::SharedCounter;
+use crate::metrics::{Counter, SharedCounter};
 use async_trait::async_trait;
 use chitchat::transport::{Socket, Transport};
 use chitchat::{ChitchatMessage, Deserializable, Serializable};
@@ -35,9 +35,17 @@ pub trait Seal: Send + Sync {
 /// Says of which addresses datagrams are lost, in both directions. For tests.
 pub type Lossy = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 
-/// What the transport counts.
+/// What gossip counts.
 #[derive(Debug, Default)]
 pub struct GossipCounters {
+    /// Members that are joining, now. The gossip thread alone writes this and the next three.
+    pub joining: Counter,
+    /// Members of the ring, now.
+    pub ready: Counter,
+    /// Members that are leaving, now.
+    pub leaving: Counter,
+    /// Changes of the view.
+    pub views: Counter,
     /// Datagrams sent.
     pub sent: SharedCounter,
     /// Datagrams received, of all kinds.
