@@ -1,14 +1,20 @@
 //! Gossip as part of a node.
 
 use crate::config::{Config, PeerListen};
-use crate::gossip::{Gossip, GossipConfig, GossipCounters, GossipError, Identity, PeerSockets, Seal, advertised};
+use crate::cluster::Cluster;
+use crate::gossip::{Gossip, GossipConfig, Identity, PeerSockets, Seal, advertised};
+use crate::metrics::Metrics;
+use crate::peers::{PeerConfig, Refusals, WallSealer};
 use crate::server::ServeError;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tollgate_cluster::SLOTS;
+use tollgate_cluster::wire::{Local, Secret, Versions};
 
+/// The name of every cluster: they are told apart by their secrets and addresses.
+const CLUSTER: &str = "tollgate";
 /// Versions of the peers' protocol that this build speaks.
 const VERSIONS: RangeInclusive<u16> = 1..=1;
 
@@ -18,15 +24,6 @@ pub struct Bound {
     sockets: PeerSockets,
     /// What others are told.
     advertised: (String, SocketAddr),
-}
-
-/// A node's gossip, and the listener for its peers' streams.
-#[derive(Debug)]
-pub struct Peering {
-    /// The thread.
-    pub gossip: Gossip,
-    /// Where peers connect.
-    pub listener: TcpListener,
 }
 
 /// Takes the address for peers; none if the node is to have none, or if the default one is taken and it joins nobody.
@@ -59,14 +56,24 @@ pub fn bind(config: &Config) -> Result<Option<Bound>, ServeError> {
 }
 
 impl Bound {
-    /// Begins to gossip. `listen` is where clients connect.
+    /// Begins to gossip. `listen` is where clients connect. Answers with what the node has to do with others, and the listener for their
+    /// streams.
+    ///
+    /// # Errors
+    /// The name is taken, or the system has no thread or no randomness.
     pub fn start(
         self,
         config: &Config,
         listen: SocketAddr,
-        seal: Option<Arc<dyn Seal>>,
-        counters: Arc<GossipCounters>,
-    ) -> Result<Peering, GossipError> {
+        metrics: &Arc<Metrics>,
+    ) -> Result<(Cluster, TcpListener), ServeError> {
+        let secret = config.cluster_secret.as_ref().map(|secret| Secret::new(secret.as_bytes()));
+        let seal = match &secret {
+            Some(secret) => Some(Arc::new(WallSealer::new(secret, CLUSTER)?) as Arc<dyn Seal>),
+            None => None,
+        };
+        let counters = Arc::clone(&metrics.gossip);
+        let workers = config.worker_count();
         let PeerSockets { listener, gossip, .. } = self.sockets;
         let (peer, gossip_address) = self.advertised;
         let cluster = &config.cluster;
@@ -101,7 +108,24 @@ impl Bound {
             },
             gossip,
         )?;
-        Ok(Peering { gossip, listener })
+        let peers = PeerConfig {
+            local: Local {
+                id: gossip.me().clone(),
+                cluster: CLUSTER.into(),
+                // At most 256.
+                workers: workers as u16,
+                frame_bytes_max: config.limits.peer_frame_bytes,
+                versions: Versions::OURS,
+            },
+            secret,
+            queue_bytes: config.limits.peer_queue_bytes,
+            requests: config.limits.peer_requests,
+            handshakes: config.limits.peer_handshakes,
+            metrics: Arc::clone(metrics),
+            refusals: Refusals::default(),
+        };
+        let has_seeds = !config.cluster.join.is_empty();
+        Ok((Cluster::new(gossip, Arc::new(peers), has_seeds, workers), listener))
     }
 }
 
@@ -159,11 +183,12 @@ mod tests {
     fn a_node_starts_to_gossip_and_is_a_cluster_of_its_own() {
         let config = config(&["cluster.peer=127.0.0.1:0".to_owned(), "cluster.weight=7".to_owned()]);
         let bound = bind(&config).unwrap().unwrap();
-        let peering = bound
-            .start(&config, "127.0.0.1:6379".parse().unwrap(), None, Arc::default())
+        let metrics = Arc::new(Metrics::new(String::new(), 1, Vec::new()));
+        let (cluster, listener) = bound
+            .start(&config, "127.0.0.1:6379".parse().unwrap(), &metrics)
             .unwrap();
-        let me = peering.gossip.me().clone();
-        let mut view = peering.gossip.view();
+        let me = cluster.me.clone();
+        let mut view = cluster.view();
         while view.borrow_and_update().members().is_empty() {
             std::thread::yield_now();
         }
@@ -171,7 +196,7 @@ mod tests {
         assert_eq!((member.id, member.weight), (me, 7));
         assert_eq!(
             (&*member.peer, &*member.listen),
-            (&*peering.listener.local_addr().unwrap().to_string(), "127.0.0.1:6379")
+            (&*listener.local_addr().unwrap().to_string(), "127.0.0.1:6379")
         );
     }
 }

@@ -4,7 +4,6 @@ use crate::admin::Readiness;
 use crate::clock::NodeClock;
 use crate::config::{Config, WhenFull};
 use crate::gossip::GossipError;
-use crate::gossip_thread::Peering;
 use crate::metrics::Metrics;
 use crate::node::{Node, Outboxes, Parts, slots_of};
 use crate::worker::{self, Inbox, Listeners, StartError};
@@ -102,11 +101,19 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let metrics = Arc::new(Metrics::new(config.node_name(), workers, names));
     let about = about(&config, &clock, listen, workers);
     let rules = Arc::new(config.rules.clone());
+    let (cluster, peer_listener) = match peers {
+        None => (None, None),
+        Some(peers) => {
+            let (cluster, listener) = peers.start(&config, listen, &metrics)?;
+            (Some(cluster), Some(listener))
+        }
+    };
+    let peer_address = peer_listener.as_ref().map(TcpListener::local_addr).transpose()?;
     let node = Arc::new(Node::new(
         Parts {
             config,
             clock,
-            cluster: None,
+            cluster,
             metrics,
             listen,
             rules: Arc::clone(&rules),
@@ -116,22 +123,25 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
         outboxes,
     ));
     let admin = crate::admin_thread::bind(&node.config)?;
-    let threads = start_workers(&node, inboxes, listener, &sources, policy_limits, &rules)?;
+    let listeners = Listeners {
+        clients: listener,
+        peers: peer_listener,
+    };
+    let threads = start_workers(&node, inboxes, listeners, &sources, policy_limits, &rules)?;
     let readiness = Arc::new(Readiness::default());
     // Before the node says that it is ready: who waits for that may send a signal at once.
     let signals = Signals::listen()?;
     let admin_address = admin.address;
     let admin = admin.start(&node, &readiness)?;
-    let peering = peers
-        .map(|peers| peers.start(&node.config, listen, None, Arc::clone(&node.metrics.gossip)))
-        .transpose()?;
-    announce(&node, admin_address, peering.as_ref())?;
-    if let Some(peering) = &peering {
-        peering.gossip.prepared();
+    announce(&node, admin_address, peer_address)?;
+    if let Some(cluster) = &node.cluster {
+        cluster.prepared();
     }
     readiness.ready();
-    let served = wait_for_signal(signals, &node, &readiness, &threads, peering.as_ref());
-    drop(peering);
+    let served = wait_for_signal(signals, &node, &readiness, &threads);
+    if let Some(cluster) = &node.cluster {
+        cluster.stop();
+    }
     admin.stop();
     stop(&node, threads)?;
     served
@@ -296,12 +306,9 @@ fn start_workers(
 }
 
 /// Says that the node serves: in the ready file, if there is one, and on standard output.
-fn announce(node: &Node, admin: SocketAddr, peering: Option<&Peering>) -> Result<(), ServeError> {
+fn announce(node: &Node, admin: SocketAddr, peer: Option<SocketAddr>) -> Result<(), ServeError> {
     let name = &node.about.name;
-    let peer = peering
-        .map(|peering| peering.listener.local_addr())
-        .transpose()?
-        .map(|peer| peer.to_string());
+    let peer = peer.map(|peer| peer.to_string());
     if let Some(path) = &node.config.node.ready_file {
         let ready = serde_json::json!({
             "name": name,
@@ -361,7 +368,6 @@ fn wait_for_signal(
     node: &Node,
     readiness: &Readiness,
     threads: &[JoinHandle<()>],
-    peering: Option<&Peering>,
 ) -> Result<(), ServeError> {
     let Signals {
         runtime,
@@ -376,7 +382,7 @@ fn wait_for_signal(
                 if threads.iter().any(JoinHandle::is_finished) {
                     return ServeError::WorkerEnded;
                 }
-                let failed = peering.and_then(|peering| peering.gossip.status().borrow().failed.clone());
+                let failed = node.cluster.as_ref().and_then(|cluster| cluster.status().failed.clone());
                 if let Some(failed) = failed {
                     return failed.into();
                 }
@@ -389,17 +395,23 @@ fn wait_for_signal(
         }
         tracing::info!(event = "draining");
         readiness.draining();
-        if let Some(peering) = peering {
-            peering.gossip.leave();
-        }
-        node.drain();
         let deadline = Instant::now() + Duration::from_millis(node.config.node.drain_ms);
-        while Instant::now() < deadline && threads.iter().any(|thread| !thread.is_finished()) {
-            tokio::select! {
-                _ = terminate.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
-                _ = interrupt.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
-                () = tokio::time::sleep(DRAIN_POLL) => {}
+        let drain = async {
+            if let Some(cluster) = &node.cluster {
+                cluster.leave();
+                while Instant::now() < deadline && cluster.gives_slots_away() {
+                    tokio::time::sleep(DRAIN_POLL).await;
+                }
             }
+            node.drain();
+            while Instant::now() < deadline && threads.iter().any(|thread| !thread.is_finished()) {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+            _ = interrupt.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+            () = drain => {}
         }
         Ok(())
     })

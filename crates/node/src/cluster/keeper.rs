@@ -40,7 +40,6 @@ impl Worker {
         if !cluster.has_seeds {
             self.step_slots(Machine::found);
         }
-        cluster.prepared();
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut told_us = 0;

@@ -22,7 +22,7 @@ use crate::peers::PeerConfig;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use tokio::sync::watch;
-use tollgate_cluster::{Incarnation, View};
+use tollgate_cluster::{Incarnation, MemberState, View};
 use tollgate_store::SLOTS;
 
 /// What all threads of a clustered node share.
@@ -99,6 +99,15 @@ impl Cluster {
     /// The slots that the node holds.
     pub fn held(&self) -> u64 {
         self.workers.iter().map(|slots| slots.held.get()).sum()
+    }
+
+    /// Whether the node has slots that another takes.
+    pub fn gives_slots_away(&self) -> bool {
+        let view = self.view.borrow();
+        let others = view.members().iter().any(|member| {
+            member.id.name != self.me.name && member.state == MemberState::Ready
+        });
+        others && self.held() > 0
     }
 
     /// Tells the others what the workers' slots come to.

@@ -9,7 +9,13 @@ use tollgate_commands::{Env, Session, Spec};
 use tollgate_protocol::Request;
 
 impl Turn<'_> {
-    pub(super) fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
+    pub(super) async fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        if self.direct {
+            // What came before is answered first; from here on it matters where each reply ends.
+            self.flush(env).await;
+            self.direct = false;
+            self.buffers.queue.start(true);
+        }
         let buffers = &mut *self.buffers;
         buffers.make_room_for(owner);
         if buffers.outgoing[owner].is_empty() {
@@ -64,7 +70,7 @@ impl Turn<'_> {
         if !self.buffers.queue.is_empty() {
             self.flush(&env).await;
         }
-        if self.alone {
+        if self.direct {
             return;
         }
         let mut batches = Vec::with_capacity(self.buffers.sent.len());
@@ -100,6 +106,7 @@ impl Turn<'_> {
         }
         local.clear();
         order.clear();
-        queue.start(!self.alone);
+        queue.start(false);
+        self.direct = true;
     }
 }
