@@ -1,5 +1,6 @@
 //! A shard: the entries of a range of slots, and the policies that decide on them. One thread owns it.
 
+use crate::carry::Carry;
 use crate::check::{CheckQueue, OrderMemo};
 use crate::draws::Draws;
 use crate::env::Env;
@@ -96,7 +97,7 @@ pub struct Shard {
     pub(crate) policies: PolicyHost,
     pub(crate) batch: Batch,
     pub(crate) stats: ShardStats,
-    rules: Arc<RuleSet>,
+    pub(crate) rules: Arc<RuleSet>,
     shard_rules: Vec<ShardRule>,
     default_policy: PolicyId,
     last_params: Option<LastParams>,
@@ -115,6 +116,7 @@ pub struct Shard {
     pub(crate) undo: Option<UndoLog>,
     pub(crate) holds: Holds,
     pub(crate) interest: Interest,
+    pub(crate) carry: Carry,
 }
 
 impl std::fmt::Debug for Shard {
@@ -183,6 +185,7 @@ impl Shard {
             undo: None,
             holds: Holds::default(),
             interest: Interest::default(),
+            carry: Carry::default(),
         })
     }
 
@@ -462,6 +465,9 @@ impl Shard {
     pub fn tidy(&mut self, now_us: u64, entries_max: usize) -> bool {
         if !self.trash.is_empty() {
             self.free_trash(entries_max);
+            return true;
+        }
+        if self.drop_remains(entries_max) {
             return true;
         }
         let Self {
