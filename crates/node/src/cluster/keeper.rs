@@ -34,6 +34,9 @@ impl Worker {
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return;
         };
+        for slot in slots_of(self.index as u16, self.node.workers() as u16) {
+            self.shard.borrow_mut().set_slot_held(slot, false);
+        }
         let mut views = cluster.view();
         let view = Arc::clone(&views.borrow_and_update());
         self.take_view(view);
@@ -88,10 +91,7 @@ impl Worker {
             let mut machine = links.machine.borrow_mut();
             let mut step = Step {
                 now_us,
-                store: &mut ShardStore {
-                    shard: &mut shard,
-                    wall_us: now_us.saturating_add_signed(self.wall_offset_us.get()),
-                },
+                store: &mut ShardStore { shard: &mut shard },
                 effects: &mut effects,
             };
             act(&mut machine, &mut step);
