@@ -27,6 +27,7 @@
 
 mod arena;
 mod blocks;
+mod changes;
 mod directory;
 mod entry;
 mod expiry;
@@ -47,6 +48,7 @@ mod trash;
 mod value;
 mod words;
 
+pub use changes::{CHANGES_BYTES_MAX, Change, DropFrom, Role};
 pub use entry::{Bucket, Entry, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, NO_PARAMS, Numbers, State, StateError};
 pub use expiry::{EXPIRY_UNIT_US, Expiry};
 pub use key::{DATABASES, Key, KeyError, Keyspace, MAX_KEY_BYTES, Space};

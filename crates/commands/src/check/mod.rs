@@ -7,11 +7,12 @@ mod parse;
 mod queue;
 mod reply;
 
-pub(crate) use alone::{rl_refund, rl_reset};
+pub(crate) use alone::{Copied, rl_refund, rl_reset};
 pub use direct::{DirectAgainst, DirectAnswer, DirectCheck};
 pub(crate) use memo::OrderMemo;
 pub(crate) use parse::{cl_throttle, rl_check};
 pub use queue::{CheckQueue, Flow};
+pub(crate) use reply::{Shown, write};
 
 use tollgate_limiter::Quota;
 use tollgate_script::PolicyId;

@@ -14,7 +14,9 @@ pub use histogram::Histogram;
 pub use process::{cpu_times_us, process_cpu_time_ns, resident_bytes, thread_cpu_time_ns};
 pub use text::CONTENT_TYPE;
 
+use crate::gossip::GossipCounters;
 use crate::limits::Bound;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tollgate_cluster::wire::Refusal;
 use tollgate_protocol::ProtocolError;
@@ -297,6 +299,8 @@ pub struct Metrics {
     started_unix_s: f64,
     /// What other threads than workers count.
     pub shared: SharedCounters,
+    /// What gossip counts.
+    pub gossip: Arc<GossipCounters>,
 }
 
 impl Metrics {
@@ -313,6 +317,7 @@ impl Metrics {
             shared: SharedCounters {
                 limit_hits: std::array::from_fn(|_| SharedCounter::default()),
             },
+            gossip: Arc::default(),
         }
     }
 

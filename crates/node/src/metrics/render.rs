@@ -18,6 +18,7 @@ impl Metrics {
         self.render_connections(&mut text);
         self.render_peers(&mut text);
         self.render_limits(&mut text);
+        self.render_gossip(&mut text);
         self.render_process(&mut text);
         text.finish()
     }
@@ -116,6 +117,43 @@ impl Metrics {
         let name = "tollgate_shard_longest_stretch_seconds";
         text.family(name, Gauge, "The longest such stretch since the start, by shard.");
         self.by_shard(text, name, |worker| seconds(worker.longest_stretch_ns.get()));
+    }
+
+    fn render_gossip(&self, text: &mut Exposition) {
+        let gossip = &self.gossip;
+        let name = "tollgate_members";
+        text.family(
+            name,
+            Gauge,
+            "Members of the cluster that this node takes to be alive, itself too, by state.",
+        );
+        for (state, count) in [
+            ("joining", &gossip.joining),
+            ("ready", &gossip.ready),
+            ("leaving", &gossip.leaving),
+        ] {
+            text.sample(name, &[("state", state)], count.get());
+        }
+        let name = "tollgate_gossip_datagrams_total";
+        text.family(
+            name,
+            Counter,
+            "Datagrams of gossip: sent, received, refused (not sealed with this cluster's secret, or no gossip), failed.",
+        );
+        for (what, count) in [
+            ("sent", &gossip.sent),
+            ("received", &gossip.received),
+            ("refused", &gossip.refused),
+            ("failed", &gossip.errors),
+        ] {
+            text.sample(name, &[("what", what)], count.get());
+        }
+        text.single(
+            "tollgate_views_total",
+            Counter,
+            "Changes of this node's view of the cluster.",
+            gossip.views.get(),
+        );
     }
 
     fn render_store(&self, text: &mut Exposition) {

@@ -1,5 +1,6 @@
 //! Gossip's seal with the wall clock that it needs.
 
+use crate::gossip::Seal;
 use crate::peers::random;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,6 +11,16 @@ use tollgate_cluster::wire::{GossipRefusal, Sealer, Secret};
 pub struct WallSealer {
     sealer: Sealer,
     time_logged: AtomicBool,
+}
+
+impl Seal for WallSealer {
+    fn seal(&self, plain: &[u8]) -> Vec<u8> {
+        self.seal(plain)
+    }
+
+    fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
+        self.open(sealed)
+    }
 }
 
 impl WallSealer {
