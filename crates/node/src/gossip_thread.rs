@@ -1,7 +1,7 @@
 //! Gossip as part of a node.
 
-use crate::config::{Config, PeerListen};
 use crate::cluster::Cluster;
+use crate::config::{Config, PeerListen};
 use crate::gossip::{Gossip, GossipConfig, Identity, PeerSockets, Seal, advertised};
 use crate::metrics::Metrics;
 use crate::peers::{PeerConfig, Refusals, WallSealer};
@@ -16,7 +16,7 @@ use tollgate_cluster::wire::{Local, Secret, Versions};
 /// The name of every cluster: they are told apart by their secrets and addresses.
 const CLUSTER: &str = "tollgate";
 /// Versions of the peers' protocol that this build speaks.
-const VERSIONS: RangeInclusive<u16> = 1..=1;
+const VERSIONS: RangeInclusive<u16> = Versions::OURS.lowest..=Versions::OURS.highest;
 
 /// An address for peers that is taken, and nothing else yet.
 #[derive(Debug)]
@@ -67,7 +67,10 @@ impl Bound {
         listen: SocketAddr,
         metrics: &Arc<Metrics>,
     ) -> Result<(Cluster, TcpListener), ServeError> {
-        let secret = config.cluster_secret.as_ref().map(|secret| Secret::new(secret.as_bytes()));
+        let secret = config
+            .cluster_secret
+            .as_ref()
+            .map(|secret| Secret::new(secret.as_bytes()));
         let seal = match &secret {
             Some(secret) => Some(Arc::new(WallSealer::new(secret, CLUSTER)?) as Arc<dyn Seal>),
             None => None,
