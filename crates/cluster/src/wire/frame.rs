@@ -156,14 +156,10 @@ impl FrameReader {
         let Some(rest) = self.buffer.get_mut(start..start + length as usize) else {
             return Ok(None);
         };
-        if let Some(key) = &mut self.key {
-            // At least as long as the seal, as was seen above.
-            let (sealed, tag) = rest.split_at_mut(rest.len() - SEAL_BYTES);
-            let mut seal = [0; SEAL_BYTES];
-            seal.copy_from_slice(tag);
-            if !key.open(sealed, &seal) {
-                return Err(FrameError::Seal);
-            }
+        if let Some(key) = &mut self.key
+            && !key.open(rest)
+        {
+            return Err(FrameError::Seal);
         }
         self.at = start + length as usize;
         Ok(Some((start, self.at - seal)))

@@ -1,8 +1,11 @@
-//! Sealing of gossip datagrams: XChaCha20-Poly1305 with a key of its own from the cluster secret.
+//! Sealing of gossip datagrams: ChaCha20-Poly1305 with a key of the sender's own from the cluster secret.
 //!
 //! ```text
-//! 24 bytes of nonce │ (u64 wall time in ms │ message) sealed │ 16 bytes of seal
+//! 16 random bytes of the sender │ u64 number │ (u64 wall time in ms │ message) sealed │ 16 bytes of seal
 //! ```
+//!
+//! The key is derived from the secret, the cluster's name and the random bytes, and the number is the nonce: so no two datagrams have both
+//! in common, however many senders there are.
 //!
 //! # Replays
 //!
@@ -17,9 +20,8 @@
 //!
 //! The price is that nodes whose wall clocks are further apart than that do not hear each other; they say so ([`GossipRefusal::Time`]).
 
-use super::keys::{Secret, TAG_BYTES};
-use chacha20poly1305::aead::AeadInOut;
-use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305};
+use super::keys::{Secret, TAG_BYTES, fixed, numbered, sealing_key};
+use ring::aead::{Aad, LessSafeKey};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,8 +30,9 @@ use thiserror::Error;
 /// How far the wall clocks of sender and receiver may be apart, travel included.
 pub const TIME_WINDOW: Duration = Duration::from_secs(300);
 
-const NONCE_BYTES: usize = 24;
 const PREFIX_BYTES: usize = 16;
+const NUMBER_BYTES: usize = 8;
+const HEAD_BYTES: usize = PREFIX_BYTES + NUMBER_BYTES;
 const TIME_BYTES: usize = 8;
 
 /// Why a datagram was not opened.
@@ -48,8 +51,10 @@ pub enum GossipRefusal {
 
 /// Seals and opens the gossip of one node.
 pub struct Sealer {
-    cipher: XChaCha20Poly1305,
+    /// What the senders' keys are derived from.
+    cluster: Secret,
     prefix: [u8; PREFIX_BYTES],
+    key: LessSafeKey,
     next: AtomicU64,
 }
 
@@ -63,13 +68,14 @@ impl fmt::Debug for Sealer {
 
 impl Sealer {
     /// What a datagram grows by.
-    pub const OVERHEAD_BYTES: usize = NONCE_BYTES + TIME_BYTES + TAG_BYTES;
+    pub const OVERHEAD_BYTES: usize = HEAD_BYTES + TIME_BYTES + TAG_BYTES;
 
-    /// A sealer for a cluster's gossip. `random` is random and new for each sealer: with a counter it makes the nonces.
+    /// A sealer for a cluster's gossip. `random` is random and new for each sealer.
     pub fn new(secret: &Secret, cluster: &str, random: [u8; PREFIX_BYTES]) -> Self {
-        let key = secret.derive(cluster.as_bytes(), "tollgate gossip");
+        let cluster = Secret::new(&secret.derive(cluster.as_bytes(), "tollgate gossip"));
         Self {
-            cipher: XChaCha20Poly1305::new((&key).into()),
+            key: sender_key(&cluster, &random),
+            cluster,
             prefix: random,
             next: AtomicU64::new(0),
         }
@@ -77,17 +83,18 @@ impl Sealer {
 
     /// Seals a message that is sent at that wall time.
     pub fn seal(&self, wall_ms: u64, message: &[u8]) -> Vec<u8> {
-        let mut nonce = [0; NONCE_BYTES];
-        nonce[..PREFIX_BYTES].copy_from_slice(&self.prefix);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        nonce[PREFIX_BYTES..].copy_from_slice(&number.to_le_bytes());
         let mut datagram = Vec::with_capacity(message.len() + Self::OVERHEAD_BYTES);
-        datagram.extend_from_slice(&nonce);
+        datagram.extend_from_slice(&self.prefix);
+        datagram.extend_from_slice(&number.to_le_bytes());
         datagram.extend_from_slice(&wall_ms.to_le_bytes());
         datagram.extend_from_slice(message);
-        let sealed = datagram[NONCE_BYTES..].as_mut();
-        match self.cipher.encrypt_inout_detached((&nonce).into(), b"", sealed.into()) {
-            Ok(tag) => datagram.extend_from_slice(&tag),
+        let sealed = &mut datagram[HEAD_BYTES..];
+        match self
+            .key
+            .seal_in_place_separate_tag(numbered(number), Aad::empty(), sealed)
+        {
+            Ok(tag) => datagram.extend_from_slice(tag.as_ref()),
             // Only for more than 256 GiB.
             Err(_) => unreachable!("a datagram has a bound"),
         }
@@ -102,14 +109,16 @@ impl Sealer {
         if datagram.len() < Self::OVERHEAD_BYTES {
             return Err(GossipRefusal::Seal);
         }
-        let (nonce, rest) = datagram.split_at(NONCE_BYTES);
-        let (sealed, seal) = rest.split_at(rest.len() - TAG_BYTES);
-        let (nonce, tag) = (copy::<NONCE_BYTES>(nonce), Tag::from(copy::<TAG_BYTES>(seal)));
-        let mut message = sealed.to_vec();
-        self.cipher
-            .decrypt_inout_detached((&nonce).into(), b"", message.as_mut_slice().into(), &tag)
+        let (head, sealed) = datagram.split_at(HEAD_BYTES);
+        let (prefix, number) = head.split_at(PREFIX_BYTES);
+        let nonce = numbered(u64::from_le_bytes(fixed(number)));
+        let mut sealed = sealed.to_vec();
+        // A few microseconds for the key, some times a second.
+        let message = sender_key(&self.cluster, prefix)
+            .open_in_place(nonce, Aad::empty(), &mut sealed)
             .map_err(|_| GossipRefusal::Seal)?;
-        let sent_ms = u64::from_le_bytes(copy(&message[..TIME_BYTES]));
+        let (sent_ms, message) = message.split_at(TIME_BYTES);
+        let sent_ms = u64::from_le_bytes(fixed(sent_ms));
         if wall_ms.abs_diff(sent_ms) > TIME_WINDOW.as_millis() as u64 {
             let seconds = (i128::from(wall_ms) - i128::from(sent_ms)) / 1_000;
             // 2^64 ms are fewer than 2^63 s.
@@ -117,16 +126,13 @@ impl Sealer {
                 seconds: seconds as i64,
             });
         }
-        message.drain(..TIME_BYTES);
-        Ok(message)
+        Ok(message.to_vec())
     }
 }
 
-/// The bytes of a slice of that length.
-fn copy<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    let mut copy = [0; N];
-    copy.copy_from_slice(bytes);
-    copy
+/// The key of one sender.
+fn sender_key(cluster: &Secret, prefix: &[u8]) -> LessSafeKey {
+    sealing_key(&cluster.derive(prefix, "tollgate gossip of a sender"))
 }
 
 #[cfg(test)]

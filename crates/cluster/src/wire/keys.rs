@@ -3,11 +3,8 @@
 //! Everything is HMAC-SHA256 and HKDF of it (RFC 2104, RFC 5869), each purpose with a label of its own. The keys of a connection come from
 //! the secret and both hellos, whose nonces make them new each time; who learns the secret later can read what was recorded.
 
-use chacha20poly1305::aead::AeadInOut;
-use chacha20poly1305::{ChaCha20Poly1305, KeyInit, Tag};
-use hkdf::Hkdf;
-use hmac::{Hmac, Mac};
-use sha2::{Digest, Sha256};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::{digest, hkdf, hmac};
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,9 +24,12 @@ impl Secret {
     /// A key for one purpose.
     pub(super) fn derive(&self, salt: &[u8], label: &str) -> [u8; 32] {
         let mut key = [0; 32];
-        // Expanding fails only for more than 255 hashes; this is one.
-        let expanded = Hkdf::<Sha256>::new(Some(salt), &self.0).expand(label.as_bytes(), &mut key);
-        debug_assert!(expanded.is_ok());
+        let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(&self.0);
+        let filled = extracted
+            .expand(&[label.as_bytes()], hkdf::HKDF_SHA256)
+            .and_then(|expanded| expanded.fill(&mut key));
+        // It fails for more than 255 hashes; this is one.
+        debug_assert!(filled.is_ok());
         key
     }
 }
@@ -67,35 +67,51 @@ impl Side {
 
 /// The hash of both hellos, with their lengths so that no bytes can pass from one to the other.
 pub fn transcript(opener: &[u8], accepter: &[u8]) -> [u8; 32] {
-    let mut hash = Sha256::new();
+    let mut bytes = Vec::with_capacity(2 * 8 + opener.len() + accepter.len());
     for hello in [opener, accepter] {
-        hash.update((hello.len() as u64).to_le_bytes());
-        hash.update(hello);
+        bytes.extend_from_slice(&(hello.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(hello);
     }
-    hash.finalize().into()
+    fixed(digest::digest(&digest::SHA256, &bytes).as_ref())
 }
 
-fn proof_mac(secret: &Secret, transcript: &[u8; 32], side: Side) -> Hmac<Sha256> {
-    let key = secret.derive(b"", side.proof_label());
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&key).expect("HMAC takes keys of any length");
-    mac.update(transcript);
-    mac
+fn proof_key(secret: &Secret, side: Side) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, &secret.derive(b"", side.proof_label()))
 }
 
 /// What a side shows to prove that it knows the secret.
 pub fn proof(secret: &Secret, transcript: &[u8; 32], side: Side) -> [u8; 32] {
-    proof_mac(secret, transcript, side).finalize().into_bytes().into()
+    fixed(hmac::sign(&proof_key(secret, side), transcript).as_ref())
 }
 
 /// Whether a side's proof is right, in time that does not depend on where it is wrong.
 pub fn is_proof(secret: &Secret, transcript: &[u8; 32], side: Side, proof: &[u8]) -> bool {
-    proof_mac(secret, transcript, side).verify_slice(proof).is_ok()
+    hmac::verify(&proof_key(secret, side), transcript, proof).is_ok()
+}
+
+/// The bytes of a slice of that length.
+pub fn fixed<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut copy = [0; N];
+    copy.copy_from_slice(bytes);
+    copy
+}
+
+/// A key for sealing.
+pub fn sealing_key(key: &[u8; 32]) -> LessSafeKey {
+    LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).expect("its keys have 32 bytes"))
+}
+
+/// The nonce of that number.
+pub fn numbered(number: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&number.to_le_bytes());
+    Nonce::assume_unique_for_key(nonce)
 }
 
 /// Seals or opens the frames of one direction of one connection, each with the next number as its nonce: a frame that comes again, is left
 /// out or out of order does not open.
 pub struct FrameKey {
-    cipher: ChaCha20Poly1305,
+    key: LessSafeKey,
     next: u64,
 }
 
@@ -110,16 +126,14 @@ impl fmt::Debug for FrameKey {
 impl FrameKey {
     /// The key of what that side sends.
     pub fn new(secret: &Secret, transcript: &[u8; 32], side: Side) -> Self {
-        let key = secret.derive(transcript, side.key_label());
         Self {
-            cipher: ChaCha20Poly1305::new((&key).into()),
+            key: sealing_key(&secret.derive(transcript, side.key_label())),
             next: 0,
         }
     }
 
-    fn next_nonce(&mut self) -> [u8; 12] {
-        let mut nonce = [0; 12];
-        nonce[4..].copy_from_slice(&self.next.to_le_bytes());
+    fn next_nonce(&mut self) -> Nonce {
+        let nonce = numbered(self.next);
         // 2^64 frames are 500 years of a thousand million a second.
         self.next += 1;
         nonce
@@ -128,19 +142,16 @@ impl FrameKey {
     /// Encrypts in place; returns the seal.
     pub fn seal(&mut self, bytes: &mut [u8]) -> [u8; TAG_BYTES] {
         let nonce = self.next_nonce();
-        match self.cipher.encrypt_inout_detached((&nonce).into(), b"", bytes.into()) {
-            Ok(tag) => tag.into(),
+        match self.key.seal_in_place_separate_tag(nonce, Aad::empty(), bytes) {
+            Ok(tag) => fixed(tag.as_ref()),
             // Only for more than 256 GiB, which no frame has.
             Err(_) => unreachable!("a frame has a bound"),
         }
     }
 
-    /// Decrypts in place; whether the seal is right.
-    pub fn open(&mut self, bytes: &mut [u8], tag: &[u8; TAG_BYTES]) -> bool {
+    /// Decrypts in place what ends with its seal; whether that is right.
+    pub fn open(&mut self, sealed: &mut [u8]) -> bool {
         let nonce = self.next_nonce();
-        let tag = Tag::from(*tag);
-        self.cipher
-            .decrypt_inout_detached((&nonce).into(), b"", bytes.into(), &tag)
-            .is_ok()
+        self.key.open_in_place(nonce, Aad::empty(), sealed).is_ok()
     }
 }
