@@ -118,14 +118,9 @@ impl Peers {
 
     /// Forgets all peers but those: their connections are given up.
     pub fn retain(&self, mut stays: impl FnMut(&str) -> bool) {
-        let mut gone = Vec::new();
-        self.peers.borrow_mut().retain(|name, peer| {
-            let stays = stays(name);
-            if !stays {
-                gone.extend(peer.links.drain());
-            }
-            stays
-        });
+        let gone: Vec<_> = self.peers.borrow_mut().extract_if(|name, _| !stays(name)).collect();
+        // Dropped when the borrow is over: who waits there is told, and may ask others.
+        drop(gone);
     }
 
     /// The connection to a worker of a peer, made now if there is none. It is for keeping, as long as the peer stays what it is: one that was
