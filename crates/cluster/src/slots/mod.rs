@@ -119,9 +119,7 @@ impl Machine {
 
     /// The connection is gone, and what was sent by it may not have arrived.
     pub fn link_down(&mut self, peer: &Incarnation, worker: u16, step: &mut Step<'_>) {
-        let Life::Current(peer) = self.peers.meet(peer) else {
-            return;
-        };
+        let Some(peer) = self.meet(peer, step) else { return };
         if let Some(link) = self.peers.links.remove(&(peer, worker)) {
             self.break_streams(peer, link.slots, step);
         }
@@ -239,6 +237,8 @@ impl Machine {
     fn hold(&mut self, slot: u16, epoch: Epoch, from: Option<PeerIx>, step: &mut Step<'_>) {
         let from = from.map(|peer| (peer, step.store.track(slot)));
         let state = self.slot_mut(slot);
+        #[cfg(test)]
+        let seen_from_outside = (from.is_some(), matches!(&state.role, Role::Replica(replica) if replica.in_step));
         debug_assert!(epoch >= state.belief.epoch, "epochs rise");
         state.role = Role::Held(Box::new(Held {
             from,
@@ -250,6 +250,10 @@ impl Machine {
             holder: Some(ME),
         };
         state.since_us = step.now_us;
+        #[cfg(test)]
+        if let Some(held) = state.held_mut() {
+            (held.handed, held.took_in_step) = seen_from_outside;
+        }
         step.store.set_held(slot, true);
         self.news.insert(slot);
         self.publish(slot, step);

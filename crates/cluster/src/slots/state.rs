@@ -62,6 +62,12 @@ pub(super) struct Held {
     pub taken_changes: u64,
     /// Whether a follower has not acknowledged changes for so long that a journal is kept.
     pub overdue: bool,
+    /// Whether it came by a handover.
+    #[cfg(test)]
+    pub handed: bool,
+    /// Whether it was taken over with a replica that was in step.
+    #[cfg(test)]
+    pub took_in_step: bool,
 }
 
 #[derive(Debug)]
