@@ -51,11 +51,15 @@ fn one(profile: Profile, random: &mut Random) -> Fault {
         true => random.between(2_000_000, 6_000_000),
         false => random.between(20_000, 1_500_000),
     };
-    let step = |random: &mut Random| Fault::Step { by_us: random.between(0, 10_000_000) as i64 - 5_000_000 };
+    let step = |random: &mut Random| Fault::Step {
+        by_us: random.between(0, 10_000_000) as i64 - 5_000_000,
+    };
     match profile {
         Profile::Planned => match random.between(0, 9) {
             0..=2 => Fault::Join,
-            3..=7 => Fault::Drain { back_us: random.between(100_000, 2_000_000) },
+            3..=7 => Fault::Drain {
+                back_us: random.between(100_000, 2_000_000),
+            },
             _ => step(random),
         },
         Profile::Cuts => match random.between(0, 9) {
@@ -68,10 +72,13 @@ fn one(profile: Profile, random: &mut Random) -> Fault {
             _ => step(random),
         },
         Profile::Chaos => match random.between(0, 15) {
-            0..=3 => {
-                Fault::Crash { power: random.one_in(2), back_us: random.between(50_000, 5_000_000) }
-            }
-            4..=6 => Fault::Pause { for_us: short_or_long(random) },
+            0..=3 => Fault::Crash {
+                power: random.one_in(2),
+                back_us: random.between(50_000, 5_000_000),
+            },
+            4..=6 => Fault::Pause {
+                for_us: short_or_long(random),
+            },
             7..=10 => Fault::Cut {
                 both: !random.one_in(3),
                 others: random.between(1, 6) as u8,
@@ -80,7 +87,9 @@ fn one(profile: Profile, random: &mut Random) -> Fault {
             11 => Fault::Reset,
             12 => step(random),
             13 => Fault::Join,
-            _ => Fault::Drain { back_us: random.between(100_000, 2_000_000) },
+            _ => Fault::Drain {
+                back_us: random.between(100_000, 2_000_000),
+            },
         },
     }
 }

@@ -34,15 +34,24 @@ impl Gossip {
             return;
         }
         let patience_us = random.between(1_000_000, 2_000_000);
-        *heard = Heard { id: id.clone(), state, heard_us: now_us, patience_us };
+        *heard = Heard {
+            id: id.clone(),
+            state,
+            heard_us: now_us,
+            patience_us,
+        };
     }
 
     /// The members as this node sees them, if that has changed.
     pub fn changed(&mut self, now_us: u64) -> Option<Vec<(Incarnation, bool)>> {
-        let alive = self.heard.values().filter(|heard| now_us < heard.heard_us + heard.patience_us);
+        let alive = self
+            .heard
+            .values()
+            .filter(|heard| now_us < heard.heard_us + heard.patience_us);
         let members = alive.filter(|heard| heard.state != MemberState::Joining);
-        let mut list: Vec<(Incarnation, bool)> =
-            members.map(|heard| (heard.id.clone(), heard.state == MemberState::Leaving)).collect();
+        let mut list: Vec<(Incarnation, bool)> = members
+            .map(|heard| (heard.id.clone(), heard.state == MemberState::Leaving))
+            .collect();
         list.sort();
         if list == self.shown {
             return None;
@@ -75,10 +84,16 @@ pub(super) fn view(members: Vec<(Incarnation, bool)>, slots: u16) -> View {
         targets[usize::from(slot)] = best.next().unwrap_or(NOBODY);
         heirs[usize::from(slot)] = best.next().unwrap_or(NOBODY);
     }
-    View { members, targets: targets.into(), heirs: heirs.into() }
+    View {
+        members,
+        targets: targets.into(),
+        heirs: heirs.into(),
+    }
 }
 
 fn score(name: &str, slot: u16) -> u64 {
-    let seed = name.bytes().fold(u64::from(slot), |seed, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte)));
+    let seed = name.bytes().fold(u64::from(slot), |seed, byte| {
+        seed.wrapping_mul(257).wrapping_add(u64::from(byte))
+    });
     Random::new(seed).between(0, u64::MAX - 1)
 }

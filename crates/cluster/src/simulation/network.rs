@@ -11,8 +11,17 @@ use std::collections::BTreeMap;
 pub(super) enum Packet {
     Machine(Message),
     /// A client's command, from the node that it came to.
-    Forward { request: u64, key: u16, cost: u64, check: bool, stand_in: bool },
-    Reply { request: u64, answer: Answer },
+    Forward {
+        request: u64,
+        key: u16,
+        cost: u64,
+        check: bool,
+        stand_in: bool,
+    },
+    Reply {
+        request: u64,
+        answer: Answer,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +100,9 @@ impl Network {
         let mut freed = Vec::new();
         if left == 0 {
             for (maker, direction) in [((from, to), 0), ((to, from), 1)] {
-                let Some(connection) = self.connections.get_mut(&maker) else { continue };
+                let Some(connection) = self.connections.get_mut(&maker) else {
+                    continue;
+                };
                 for parcel in std::mem::take(&mut connection.stalled[direction]) {
                     freed.push((maker, direction, parcel));
                 }
@@ -99,9 +110,7 @@ impl Network {
         }
         freed
             .into_iter()
-            .filter_map(|(maker, direction, parcel)| {
-                Some((self.arrival(maker, direction, now_us, random)?, parcel))
-            })
+            .filter_map(|(maker, direction, parcel)| Some((self.arrival(maker, direction, now_us, random)?, parcel)))
             .collect()
     }
 
@@ -119,8 +128,11 @@ impl Network {
 
     pub fn connect(&mut self, from: u8, to: u8) {
         self.last_number += 1;
-        let connection =
-            Connection { number: self.last_number, last_us: [0, 0], stalled: [Vec::new(), Vec::new()] };
+        let connection = Connection {
+            number: self.last_number,
+            last_us: [0, 0],
+            stalled: [Vec::new(), Vec::new()],
+        };
         self.connections.insert((from, to), connection);
     }
 
@@ -135,7 +147,9 @@ impl Network {
     }
 
     pub fn delivers(&self, parcel: &Parcel, now_us: u64) -> bool {
-        self.closed.get(&parcel.connection).is_none_or(|until_us| now_us <= *until_us)
+        self.closed
+            .get(&parcel.connection)
+            .is_none_or(|until_us| now_us <= *until_us)
     }
 
     /// Sends by the connection that `maker.0` has made to `maker.1`; when it arrives, if it is not lost and not stalled.
@@ -153,7 +167,14 @@ impl Network {
         let to = if direction == 0 { maker.1 } else { maker.0 };
         let cut = self.is_cut(from, to);
         let connection = self.connections.get_mut(&maker)?;
-        let parcel = Parcel { connection: connection.number, from, to, life, sender, packet };
+        let parcel = Parcel {
+            connection: connection.number,
+            from,
+            to,
+            life,
+            sender,
+            packet,
+        };
         if cut || !connection.stalled[direction].is_empty() {
             connection.stalled[direction].push(parcel);
             return None;
@@ -174,6 +195,10 @@ impl Network {
 
     /// The connections that `node` has made, or others to it.
     pub fn connections_of(&self, node: u8) -> Vec<(u8, u8)> {
-        self.connections.keys().copied().filter(|(from, to)| *from == node || *to == node).collect()
+        self.connections
+            .keys()
+            .copied()
+            .filter(|(from, to)| *from == node || *to == node)
+            .collect()
     }
 }

@@ -28,8 +28,17 @@ pub(super) struct Request {
 /// Something that waits for a slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Parked {
-    Own { request: u64 },
-    Foreign { from: u8, request: u64, key: u16, cost: u64, check: bool, until_us: u64 },
+    Own {
+        request: u64,
+    },
+    Foreign {
+        from: u8,
+        request: u64,
+        key: u16,
+        cost: u64,
+        check: bool,
+        until_us: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -60,6 +69,8 @@ pub(super) struct Node {
     pub effects: Vec<Effect>,
     pub requests: BTreeMap<u64, Request>,
     pub parked: BTreeMap<u16, Vec<Parked>>,
+    /// When those who wait for a slot look again at the latest.
+    pub timers: BTreeMap<u16, u64>,
     /// What this node last saw to remain, by key.
     pub remaining: BTreeMap<u16, u64>,
     pub local: BTreeMap<u16, LocalBucket>,
@@ -91,6 +102,7 @@ impl Node {
             effects: Vec::new(),
             requests: BTreeMap::new(),
             parked: BTreeMap::new(),
+            timers: BTreeMap::new(),
             remaining: BTreeMap::new(),
             local: BTreeMap::new(),
         }
@@ -103,14 +115,26 @@ impl Node {
 
     pub fn step<T>(&mut self, now_us: u64, run: impl FnOnce(&mut Machine, &mut Step<'_>) -> T) -> T {
         let now_us = self.clock_us(now_us);
-        run(&mut self.machine, &mut Step { now_us, store: &mut self.store, effects: &mut self.effects })
+        run(
+            &mut self.machine,
+            &mut Step {
+                now_us,
+                store: &mut self.store,
+                effects: &mut self.effects,
+            },
+        )
     }
 
     /// Decides by the local share.
     pub fn decide_locally(&mut self, key: u16, rule: &KeyRule, cost: u64, now_us: u64) -> bool {
         let now_us = self.clock_us(now_us);
-        let members: Vec<&Arc<str>> =
-            self.gossip.shown().iter().filter(|(_, leaving)| !leaving).map(|(id, _)| &id.name).collect();
+        let members: Vec<&Arc<str>> = self
+            .gossip
+            .shown()
+            .iter()
+            .filter(|(_, leaving)| !leaving)
+            .map(|(id, _)| &id.name)
+            .collect();
         let rank = members.iter().position(|name| **name == self.id.name);
         let (nodes, rank) = match rank {
             Some(rank) => (members.len(), rank),

@@ -39,7 +39,9 @@ impl World {
         }
         self.oracle.trouble(from, self.now_us);
         self.oracle.trouble(to, self.now_us);
-        let Some(id) = self.links.remove(&(from, to)) else { return };
+        let Some(id) = self.links.remove(&(from, to)) else {
+            return;
+        };
         if self.node(from).up {
             self.with(from, |machine, step| machine.link_down(&id, 0, step));
         }
@@ -54,10 +56,13 @@ impl World {
     }
 
     fn pick(&mut self, state: Option<MemberState>) -> Option<u8> {
-        let fits = |node: &super::node::Node| {
-            node.up && !node.paused && state.is_none_or(|state| node.state == state)
-        };
-        let up: Vec<u8> = self.nodes.iter().filter(|(_, node)| fits(node)).map(|(i, _)| *i).collect();
+        let fits = |node: &super::node::Node| node.up && !node.paused && state.is_none_or(|state| node.state == state);
+        let up: Vec<u8> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| fits(node))
+            .map(|(i, _)| *i)
+            .collect();
         // One is left alone, so that there is somebody to ask.
         if up.len() < 2 { None } else { self.random.pick(&up) }
     }
@@ -90,7 +95,10 @@ impl World {
                 let outward = self.random.one_in(2);
                 for peer in peers {
                     let ways = [(node, peer), (peer, node)];
-                    for (from, to) in ways.into_iter().skip(usize::from(!both && outward)).take(1 + usize::from(both))
+                    for (from, to) in ways
+                        .into_iter()
+                        .skip(usize::from(!both && outward))
+                        .take(1 + usize::from(both))
                     {
                         self.network.cut(from, to);
                         self.at(self.now_us + for_us, Event::Heal { from, to });
@@ -120,12 +128,28 @@ impl World {
                 }
             }
             Fault::Drain { back_us } => {
-                let ready = self.nodes.values().filter(|node| node.up && node.state == MemberState::Ready).count();
-                let going = self.nodes.values().filter(|node| node.up && node.state == MemberState::Leaving).count();
+                let ready = self
+                    .nodes
+                    .values()
+                    .filter(|node| node.up && node.state == MemberState::Ready)
+                    .count();
+                let going = self
+                    .nodes
+                    .values()
+                    .filter(|node| node.up && node.state == MemberState::Leaving)
+                    .count();
                 if let Some(node) = self.pick(Some(MemberState::Ready)).filter(|_| ready > 2 && going == 0) {
                     self.node_mut(node).state = MemberState::Leaving;
                     let life = self.node(node).life;
-                    self.at(self.now_us + 100_000, Event::Drained { node, life, back_us, tries: 0 });
+                    self.at(
+                        self.now_us + 100_000,
+                        Event::Drained {
+                            node,
+                            life,
+                            back_us,
+                            tries: 0,
+                        },
+                    );
                 }
             }
         }
@@ -133,6 +157,11 @@ impl World {
 
     fn crash(&mut self, node: u8, power: bool) {
         let now_us = self.now_us;
+        for slot in 0..SLOTS {
+            if self.oracle.tops[usize::from(slot)].is_some_and(|(_, top, _)| top == node) {
+                self.note_charges(slot, node);
+            }
+        }
         let at = self.node_mut(node);
         at.up = false;
         at.crashed_us = Some(now_us);
@@ -141,8 +170,12 @@ impl World {
         at.backlog.clear();
         self.oracle.counts.unanswered += unanswered;
         // What it admitted without the best claim, and had perhaps not told, nobody knows any more.
-        let apart: Vec<(u16, u64)> =
-            self.oracle.apart.range((life, 0)..=(life, u16::MAX)).map(|((_, key), tokens)| (*key, *tokens)).collect();
+        let apart: Vec<(u16, u64)> = self
+            .oracle
+            .apart
+            .range((life, 0)..=(life, u16::MAX))
+            .map(|((_, key), tokens)| (*key, *tokens))
+            .collect();
         for (key, tokens) in apart {
             self.oracle.lost[usize::from(key)] += tokens;
         }
@@ -174,13 +207,26 @@ impl World {
     /// A node that leaves goes once it holds nothing.
     pub fn drained(&mut self, node: u8, life: u64, back_us: u64, tries: u32) {
         let seen = self.nodes.values().any(|other| {
-            other.up && other.gossip.shown().iter().any(|(id, leaving)| *id == self.node(node).id && !leaving)
+            other.up
+                && other
+                    .gossip
+                    .shown()
+                    .iter()
+                    .any(|(id, leaving)| *id == self.node(node).id && !leaving)
         });
         if self.node(node).machine.held() > 0 || seen || !self.node(node).requests.is_empty() {
             if tries > 100 && self.profile == Profile::Planned {
                 return self.oracle.fail(format!("node {node} cannot leave"));
             }
-            return self.at(self.now_us + 100_000, Event::Drained { node, life, back_us, tries: tries + 1 });
+            return self.at(
+                self.now_us + 100_000,
+                Event::Drained {
+                    node,
+                    life,
+                    back_us,
+                    tries: tries + 1,
+                },
+            );
         }
         self.node_mut(node).up = false;
         self.disconnect(node);
@@ -197,7 +243,11 @@ impl World {
         for (i, node) in &self.nodes {
             let clock_us = node.clock_us(self.now_us);
             let figures = node.machine.figures(clock_us);
-            let waiting = node.requests.values().filter(|request| request.asked_us + 4_000_000 < clock_us).count();
+            let waiting = node
+                .requests
+                .values()
+                .filter(|request| request.asked_us + 4_000_000 < clock_us)
+                .count();
             let (dropped, journalled) = node.machine.journal_figures();
             let what = if !node.up {
                 "is down"
@@ -220,10 +270,14 @@ impl World {
             return self.oracle.fail(text);
         }
         for slot in 0..SLOTS {
-            let Some(top) = self.top(slot) else { return self.oracle.fail(format!("nobody holds slot {slot}")) };
+            let Some(top) = self.top(slot) else {
+                return self.oracle.fail(format!("nobody holds slot {slot}"));
+            };
             for (i, node) in &self.nodes {
                 if *i != top.1 && node.machine.claims(slot).is_some() {
-                    return self.oracle.fail(format!("at the end nodes {} and {i} hold slot {slot}", top.1));
+                    return self
+                        .oracle
+                        .fail(format!("at the end nodes {} and {i} hold slot {slot}", top.1));
                 }
             }
             for key in (0..self.rules.len() as u16).filter(|key| self.rules[usize::from(*key)].slot == slot) {

@@ -41,6 +41,8 @@ pub(super) struct Oracle {
     pub admitted: Vec<u64>,
     /// A, by key.
     pub allowance: Vec<u64>,
+    /// What the state of the node with the best claim contained when that was last seen, by key.
+    pub best_charged: Vec<u64>,
     /// What nobody can know any more, by key.
     pub lost: Vec<u64>,
     /// Admissions of holders, by key.
@@ -48,6 +50,8 @@ pub(super) struct Oracle {
     /// Tokens that each life of a node has admitted without having the best claim, by (life, key).
     pub apart: BTreeMap<(u64, u16), u64>,
     pub tops: Vec<Option<Top>>,
+    /// When that was noted.
+    pub noted_us: Vec<u64>,
     claims: BTreeMap<(u16, u64), (u8, u64, Cause)>,
     /// The last times at which something was wrong with a node's connections, or with itself.
     pub troubles: BTreeMap<u8, Vec<u64>>,
@@ -84,10 +88,12 @@ impl Oracle {
             started_us,
             admitted: vec![0; keys],
             allowance: vec![0; keys],
+            best_charged: vec![0; keys],
             lost: vec![0; keys],
             history: vec![Vec::new(); keys],
             apart: BTreeMap::new(),
             tops: vec![None; usize::from(slots)],
+            noted_us: vec![0; usize::from(slots)],
             claims: BTreeMap::new(),
             troubles: BTreeMap::new(),
             violation: None,
@@ -106,7 +112,9 @@ impl Oracle {
         let has = i128::from(bucket.level) + i128::from(bucket.charged) * i128::from(rule.window_us);
         if has > most {
             let over = (has - most) / i128::from(rule.window_us);
-            self.fail(format!("minted: key {key} has {over} tokens more than its limit gives ({bucket:?}, {rule:?})"));
+            self.fail(format!(
+                "minted: key {key} has {over} tokens more than its limit gives ({bucket:?}, {rule:?})"
+            ));
         }
     }
 
@@ -141,7 +149,10 @@ impl Oracle {
 
     /// Tokens that a node admitted as a holder since a time.
     pub fn admitted_since(&self, key: u16, node: u8, since_us: u64) -> u64 {
-        let recent = self.history[usize::from(key)].iter().rev().take_while(|one| one.at_us >= since_us);
+        let recent = self.history[usize::from(key)]
+            .iter()
+            .rev()
+            .take_while(|one| one.at_us >= since_us);
         recent.filter(|one| one.node == node).map(|one| one.tokens).sum()
     }
 
@@ -150,13 +161,24 @@ impl Oracle {
     }
 
     pub fn calm_since(&self, node: u8) -> u64 {
-        self.troubles.get(&node).and_then(|times| times.last().copied()).unwrap_or(0)
+        self.troubles
+            .get(&node)
+            .and_then(|times| times.last().copied())
+            .unwrap_or(0)
     }
 
     /// A node has come to hold a slot. `exclusive`: whether it and the one that claimed the same epoch are in one view.
-    pub fn claims(&mut self, slot: u16, epoch: u64, who: (u8, u64), cause: Cause, in_one_view: impl Fn(u8, u64) -> bool) {
+    pub fn claims(
+        &mut self,
+        slot: u16,
+        epoch: u64,
+        who: (u8, u64),
+        cause: Cause,
+        in_one_view: impl Fn(u8, u64) -> bool,
+    ) {
         if let Some(&(node, life, other)) = self.claims.get(&(slot, epoch)) {
-            if (node, life) != who && (cause == Cause::Handover && other == Cause::Handover || in_one_view(node, life)) {
+            if (node, life) != who && (cause == Cause::Handover && other == Cause::Handover || in_one_view(node, life))
+            {
                 self.fail(format!(
                     "two holders: slot {slot} epoch {epoch}: node {node} by {other:?} and node {} by {cause:?}",
                     who.0
@@ -171,8 +193,14 @@ impl Oracle {
     pub fn gap(&self, key: u16, before_us: u64, after_us: u64) -> u64 {
         let near = |one: &&Admitted| {
             let times = self.troubles.get(&one.node).map_or(&[][..], |times| times);
-            times.iter().any(|time| one.at_us + before_us >= *time && one.at_us <= time + after_us)
+            times
+                .iter()
+                .any(|time| one.at_us + before_us >= *time && one.at_us <= time + after_us)
         };
-        self.history[usize::from(key)].iter().filter(near).map(|one| one.tokens).sum()
+        self.history[usize::from(key)]
+            .iter()
+            .filter(near)
+            .map(|one| one.tokens)
+            .sum()
     }
 }

@@ -34,7 +34,11 @@ fn profile(seed: u64) -> Profile {
 fn run(seed: u64) -> Run {
     let mut world = World::new(seed, profile(seed), settings());
     world.run();
-    Run { counts: world.oracle.counts.clone(), trace: world.trace, violation: world.oracle.violation.take() }
+    Run {
+        counts: world.oracle.counts.clone(),
+        trace: world.trace,
+        violation: world.oracle.violation.take(),
+    }
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -50,7 +54,9 @@ fn simulation_of_many_seeds() {
             (first..first + number("SEEDS").unwrap_or(8)).collect()
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(seeds.len());
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(seeds.len());
     let failed: Vec<(u64, String)> = std::thread::scope(|scope| {
         let part = |thread: usize| {
             let mine: Vec<u64> = seeds.iter().copied().skip(thread).step_by(threads).collect();
@@ -59,7 +65,12 @@ fn simulation_of_many_seeds() {
                 for &seed in &mine {
                     let run = run(seed);
                     if number("SEED").is_some() {
-                        println!("seed {seed}, {:?}: {:#?}, trace {:016x}", profile(seed), run.counts, run.trace);
+                        println!(
+                            "seed {seed}, {:?}: {:#?}, trace {:016x}",
+                            profile(seed),
+                            run.counts,
+                            run.trace
+                        );
                     }
                     failed.extend(run.violation.map(|violation| (seed, violation)));
                 }
@@ -67,7 +78,10 @@ fn simulation_of_many_seeds() {
             })
         };
         let running: Vec<_> = (0..threads).map(part).collect();
-        running.into_iter().flat_map(|thread| thread.join().expect("a run ends")).collect()
+        running
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("a run ends"))
+            .collect()
     });
     for (seed, violation) in &failed {
         println!("seed {seed} ({:?}): {violation}", profile(*seed));

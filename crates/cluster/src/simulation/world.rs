@@ -26,24 +26,71 @@ const NAMES: [&str; 7] = ["alba", "birk", "cleo", "dora", "emil", "finn", "gina"
 
 #[derive(Debug, Clone)]
 pub(super) enum Event {
-    Tick { node: u8, life: u64 },
+    Tick {
+        node: u8,
+        life: u64,
+    },
     Gossip,
     Arrive(Parcel),
-    Connect { from: u8, to: u8 },
+    Connect {
+        from: u8,
+        to: u8,
+    },
     /// Connections between two nodes that are still cut off from each other are given up.
-    GiveUp { a: u8, b: u8 },
+    GiveUp {
+        a: u8,
+        b: u8,
+    },
     /// A node's peers notice that it is gone.
-    Gone { node: u8, life: u64 },
-    Command { node: u8, key: u16, cost: u64, class: Class },
-    Due { node: u8, life: u64, request: u64, attempt: u32 },
-    Unpark { node: u8, life: u64, slot: u16 },
-    Frozen { node: u8, life: u64, slot: u16 },
+    Gone {
+        node: u8,
+        life: u64,
+    },
+    Command {
+        node: u8,
+        key: u16,
+        cost: u64,
+        class: Class,
+    },
+    Due {
+        node: u8,
+        life: u64,
+        request: u64,
+        attempt: u32,
+    },
+    Unpark {
+        node: u8,
+        life: u64,
+        slot: u16,
+        timer: bool,
+    },
+    Frozen {
+        node: u8,
+        life: u64,
+        slot: u16,
+    },
     Fault(Fault),
-    Heal { from: u8, to: u8 },
-    Resume { node: u8, life: u64 },
-    Start { node: u8 },
-    Ready { node: u8, life: u64 },
-    Drained { node: u8, life: u64, back_us: u64, tries: u32 },
+    Heal {
+        from: u8,
+        to: u8,
+    },
+    Resume {
+        node: u8,
+        life: u64,
+    },
+    Start {
+        node: u8,
+    },
+    Ready {
+        node: u8,
+        life: u64,
+    },
+    Drained {
+        node: u8,
+        life: u64,
+        back_us: u64,
+        tries: u32,
+    },
 }
 
 pub(super) struct World {
@@ -145,8 +192,16 @@ impl World {
             // Half of the checks are for an eighth of the keys.
             let keys = if self.random.one_in(2) { KEYS / 8 } else { KEYS };
             let key = self.random.between(0, u64::from(keys) - 1) as u16;
-            let cost = if self.random.one_in(8) { self.random.between(2, 3) } else { 1 };
-            let class = if self.random.one_in(20) { Class::Other } else { Class::Check };
+            let cost = if self.random.one_in(8) {
+                self.random.between(2, 3)
+            } else {
+                1
+            };
+            let class = if self.random.one_in(20) {
+                Class::Other
+            } else {
+                Class::Check
+            };
             let node = self.random.between(0, NAMES.len() as u64 - 1) as u8;
             self.at(at_us, Event::Command { node, key, cost, class });
         }
@@ -210,8 +265,14 @@ impl World {
                 }
             }
             Event::Command { node, key, cost, class } => self.command(node, key, cost, class),
-            Event::Due { node, request, attempt, .. } => self.due(node, request, attempt),
-            Event::Unpark { node, slot, .. } => self.unpark(node, slot),
+            Event::Due {
+                node, request, attempt, ..
+            } => self.due(node, request, attempt),
+            Event::Unpark { node, slot, timer, .. } => {
+                if !timer || self.timer_is_due(node, slot) {
+                    self.unpark(node, slot);
+                }
+            }
             Event::Frozen { node, slot, .. } => self.with(node, |machine, step| machine.frozen(slot, step)),
             Event::Fault(fault) => self.fault(fault),
             Event::Heal { from, to } => {
@@ -229,7 +290,12 @@ impl World {
                     self.at(self.now_us + 100_000, Event::Ready { node, life });
                 }
             }
-            Event::Drained { node, life, back_us, tries } => self.drained(node, life, back_us, tries),
+            Event::Drained {
+                node,
+                life,
+                back_us,
+                tries,
+            } => self.drained(node, life, back_us, tries),
         }
     }
 
@@ -275,11 +341,31 @@ impl World {
                     self.claim(node, slot, epoch.0);
                 }
                 self.tops_changed.insert(slot);
-                self.at(self.now_us, Event::Unpark { node, life, slot });
+                self.at(
+                    self.now_us,
+                    Event::Unpark {
+                        node,
+                        life,
+                        slot,
+                        timer: false,
+                    },
+                );
             }
-            Effect::Release { slot } => self.at(self.now_us, Event::Unpark { node, life, slot }),
+            Effect::Release { slot } => self.at(
+                self.now_us,
+                Event::Unpark {
+                    node,
+                    life,
+                    slot,
+                    timer: false,
+                },
+            ),
             Effect::Freeze { slot } => {
-                let takes_us = if self.random.one_in(4) { self.random.between(0, 2_000) } else { 0 };
+                let takes_us = if self.random.one_in(4) {
+                    self.random.between(0, 2_000)
+                } else {
+                    0
+                };
                 self.at(self.now_us + takes_us, Event::Frozen { node, life, slot });
             }
             Effect::Event(said) => self.said(node, &said),
@@ -289,12 +375,14 @@ impl World {
     fn watch(&self, node: u8, slot: u16, effect: &Effect) {
         let text = format!("{effect:?}");
         let about = match effect {
-            Effect::Send { message: crate::slots::Message::Known { claims, .. }, .. } => {
-                claims.iter().any(|claim| (claim.first..=claim.last).contains(&slot))
-            }
-            Effect::Send { message: crate::slots::Message::Holdings { runs, .. }, .. } => {
-                runs.iter().any(|run| (run.first..=run.last).contains(&slot))
-            }
+            Effect::Send {
+                message: crate::slots::Message::Known { claims, .. },
+                ..
+            } => claims.iter().any(|claim| (claim.first..=claim.last).contains(&slot)),
+            Effect::Send {
+                message: crate::slots::Message::Holdings { runs, .. },
+                ..
+            } => runs.iter().any(|run| (run.first..=run.last).contains(&slot)),
             _ => text.contains(&format!("slot: {slot},")) || text.contains(&format!("slot: {slot} ")),
         };
         if about {
@@ -336,7 +424,9 @@ impl World {
         let life = self.nodes.get(&to).map_or(0, |node| node.life);
         let sender = self.node(from).id.clone();
         if let Some((at_us, parcel)) =
-            self.network.send(maker, from, life, sender, packet, self.now_us, &mut self.random) {
+            self.network
+                .send(maker, from, life, sender, packet, self.now_us, &mut self.random)
+        {
             self.at(at_us, Event::Arrive(parcel));
         }
         true
@@ -346,12 +436,24 @@ impl World {
         if !self.network.delivers(&parcel, self.now_us) {
             return;
         }
-        let Parcel { from, to, sender, packet, .. } = parcel;
+        let Parcel {
+            from,
+            to,
+            sender,
+            packet,
+            ..
+        } = parcel;
         match packet {
             Packet::Machine(message) => {
                 self.with(to, |machine, step| machine.receive(&sender, 0, message, step));
             }
-            Packet::Forward { request, key, cost, check, stand_in } => {
+            Packet::Forward {
+                request,
+                key,
+                cost,
+                check,
+                stand_in,
+            } => {
                 self.forwarded(to, from, request, key, cost, check, stand_in);
             }
             Packet::Reply { request, answer } => self.replied(to, from, request, answer),
@@ -371,7 +473,8 @@ impl World {
         if self.profile == Profile::Planned
             && matches!(said, Said::TookOver { .. } | Said::Lost { .. } | Said::Paused { .. })
         {
-            self.oracle.fail(format!("planned operations only, and node {node} says {said:?}"));
+            self.oracle
+                .fail(format!("planned operations only, and node {node} says {said:?}"));
         }
     }
 
@@ -393,6 +496,22 @@ impl World {
         self.oracle.claims(slot, epoch, (node, life), cause, in_one_view);
     }
 
+    pub fn keys_of(&self, slot: u16) -> impl Iterator<Item = u16> + use<> {
+        (slot..KEYS).step_by(usize::from(SLOTS))
+    }
+
+    /// Notes what the states of the node with the best claim contain.
+    pub fn note_charges(&mut self, slot: u16, node: u8) {
+        for key in self.keys_of(slot) {
+            let charged = self
+                .node(node)
+                .store
+                .peek(key)
+                .map_or(0, |bucket| bucket.charged + bucket.forgiven);
+            self.oracle.best_charged[usize::from(key)] = charged;
+        }
+    }
+
     /// Who has the best claim to a slot.
     pub fn top(&self, slot: u16) -> Option<Top> {
         let claims = self.nodes.iter().filter(|(_, node)| node.up).filter_map(|(&i, node)| {
@@ -410,14 +529,17 @@ impl World {
             return;
         }
         self.oracle.tops[usize::from(slot)] = Some(top);
-        let Some((last_epoch, last_node, last_life)) = last else { return };
+        let noted_us = std::mem::replace(&mut self.oracle.noted_us[usize::from(slot)], self.now_us);
+        let Some((last_epoch, last_node, last_life)) = last else {
+            return;
+        };
         let old = self.node(last_node);
         let old_lives = old.up && old.life == last_life;
         let new = self.node(top.1);
         // By handover from the one with the best claim, or by itself again: its state lacks nothing new.
         let handed = top.0 == last_epoch + 1
             && (new.machine.cause(slot) && old_lives && old.machine.offered_to(slot) == Some(&*new.id.name));
-        let again = last_node == top.1 && last_life == top.2;
+        let again = last_node == top.1 && last_life == top.2 && new.machine.holds_since(slot) <= new.clock_us(noted_us);
         if handed || again {
             return;
         }
@@ -425,34 +547,54 @@ impl World {
             // The old holder may have given the slot away and gone; its state is where it went.
             return;
         }
+        let new_in_step = new.machine.took_in_step(slot);
         let calm_since = self.oracle.calm_since(last_node).max(self.oracle.calm_since(top.1));
         let weather = self.network.weather;
         let slow_us = weather.delay_us + weather.jitter_us + weather.late_us;
         let crashed_us = old.crashed_us;
-        let bounded = !old_lives
-            && new.machine.took_in_step(slot)
-            && crashed_us.is_some_and(|at_us| calm_since + 8_000_000 < at_us);
+        let bounded = !old_lives && new_in_step && crashed_us.is_some_and(|at_us| calm_since + 8_000_000 < at_us);
         let lag_us = self.settings.stream_interval_us + 2 * TICK_US + 2 * slow_us + 10_000;
-        for key in (0..KEYS).filter(|key| self.rules[usize::from(*key)].slot == slot) {
-            let charged = self.node(top.1).store.peek(key).map_or(0, |bucket| bucket.charged + bucket.forgiven);
+        if old_lives {
+            self.note_charges(slot, last_node);
+        }
+        for key in self.keys_of(slot) {
+            let charged = self
+                .node(top.1)
+                .store
+                .peek(key)
+                .map_or(0, |bucket| bucket.charged + bucket.forgiven);
             let most = bounded.then(|| {
-                self.oracle.admitted_since(key, last_node, crashed_us.unwrap_or(0).saturating_sub(lag_us))
+                self.oracle
+                    .admitted_since(key, last_node, crashed_us.unwrap_or(0).saturating_sub(lag_us))
             });
-            let lacked = self.oracle.allow(key, charged, most);
-            if !old_lives {
-                self.oracle.lost[usize::from(key)] += lacked;
+            self.oracle.allow(key, charged, most);
+            // A state that does not come from the one before starts anew: at most one full burst.
+            if !old_lives || !new_in_step {
+                let known = self.oracle.best_charged[usize::from(key)];
+                // What it has of its own it did not get from there.
+                let own = self.oracle.apart.get(&(top.2, key)).copied().unwrap_or(0);
+                self.oracle.lost[usize::from(key)] += known.saturating_sub(charged.saturating_sub(own));
             }
         }
     }
 
     fn gossip(&mut self) {
-        let up: Vec<u8> = self.nodes.iter().filter(|(_, node)| node.up && !node.paused).map(|(i, _)| *i).collect();
+        let up: Vec<u8> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.up && !node.paused)
+            .map(|(i, _)| *i)
+            .collect();
         // News pass from node to node within one round, as far as the cuts let them.
         let mut reaches: BTreeSet<(u8, u8)> = up.iter().map(|i| (*i, *i)).collect();
         for _ in 0..up.len() {
             let known: Vec<(u8, u8)> = reaches.iter().copied().collect();
             for (of, at) in known {
-                reaches.extend(up.iter().filter(|to| !self.network.is_cut(at, **to)).map(|to| (of, *to)));
+                reaches.extend(
+                    up.iter()
+                        .filter(|to| !self.network.is_cut(at, **to))
+                        .map(|to| (of, *to)),
+                );
             }
         }
         for &at in &up {
@@ -487,7 +629,10 @@ impl World {
         self.disconnect(node);
         self.lives += 1;
         let life = self.lives;
-        let id = Incarnation { name: NAMES[usize::from(node)].into(), generation: self.now_us / 1_000 };
+        let id = Incarnation {
+            name: NAMES[usize::from(node)].into(),
+            generation: self.now_us / 1_000,
+        };
         let clock_us = self.random.between(0, 1_000_000_000);
         let wall_us = 1_700_000_000_000_000 + self.random.between(0, 10_000_000) as i64 - clock_us as i64;
         let mut new = Node::new(id, life, SLOTS, &self.settings, &self.rules, clock_us, wall_us);

@@ -217,7 +217,7 @@ impl Machine {
         if state.held().is_none() {
             return self.tell_known(from, std::iter::once(slot), None, step);
         }
-        if state.offered().is_some() {
+        if state.offered().is_some() || !self.pause.certain() {
             // It will be asked again when it is clear who has the slot.
             return;
         }

@@ -70,12 +70,23 @@ impl Machine {
 
     /// Whether it came to hold the slot by a handover.
     pub(crate) fn cause(&self, slot: u16) -> bool {
-        self.find(slot).and_then(|state| state.held()).is_some_and(|held| held.handed)
+        self.find(slot)
+            .and_then(|state| state.held())
+            .is_some_and(|held| held.handed)
     }
 
     /// Whether it took the slot over with a replica that was in step.
     pub(crate) fn took_in_step(&self, slot: u16) -> bool {
-        self.find(slot).and_then(|state| state.held()).is_some_and(|held| held.took_in_step)
+        self.find(slot)
+            .and_then(|state| state.held())
+            .is_some_and(|held| held.took_in_step)
+    }
+
+    /// Since when it has held the slot without a break.
+    pub(crate) fn holds_since(&self, slot: u16) -> u64 {
+        self.find(slot)
+            .and_then(|state| state.held())
+            .map_or(u64::MAX, |held| held.since_us)
     }
 
     /// To whom it has offered the slot.

@@ -132,6 +132,7 @@ impl Machine {
             return;
         }
         self.notice_pause(step);
+        self.peers.get_mut(peer).heard_us = step.now_us;
         let from = (peer, worker);
         match message {
             Message::Holdings { runs, all } => self.on_holdings(from, &runs, all, step),
@@ -236,12 +237,17 @@ impl Machine {
     /// Makes this node the holder of a slot. `from`: the one that has handed it over.
     fn hold(&mut self, slot: u16, epoch: Epoch, from: Option<PeerIx>, step: &mut Step<'_>) {
         let from = from.map(|peer| (peer, step.store.track(slot)));
+        let arrived_us = if from.is_some() { step.now_us } else { 0 };
         let state = self.slot_mut(slot);
         #[cfg(test)]
-        let seen_from_outside = (from.is_some(), matches!(&state.role, Role::Replica(replica) if replica.in_step));
+        let seen_from_outside = (
+            from.is_some(),
+            matches!(&state.role, Role::Replica(replica) if replica.in_step),
+        );
         debug_assert!(epoch >= state.belief.epoch, "epochs rise");
         state.role = Role::Held(Box::new(Held {
             from,
+            arrived_us,
             taken_changes: 1,
             ..Held::default()
         }));
@@ -253,6 +259,7 @@ impl Machine {
         #[cfg(test)]
         if let Some(held) = state.held_mut() {
             (held.handed, held.took_in_step) = seen_from_outside;
+            held.since_us = step.now_us;
         }
         step.store.set_held(slot, true);
         self.news.insert(slot);

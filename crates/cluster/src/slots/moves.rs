@@ -42,7 +42,9 @@ impl Machine {
         let ready = held.followers.iter().any(|follower| {
             follower.peer == to && follower.in_step && follower.stage == Stage::Flowing && follower.unacked.len() <= 1
         });
-        if !ready || self.moving >= self.settings.moves_max || !self.pause.certain() || self.is_gone(to) {
+        // While views differ, two nodes may each think that the other is the target.
+        let new = held.arrived_us != 0 && step.now_us < held.arrived_us + self.settings.stay_us;
+        if !ready || new || self.moving >= self.settings.moves_max || !self.pause.certain() || self.is_gone(to) {
             return;
         }
         self.moving += 1;

@@ -13,6 +13,8 @@ pub struct Settings {
     pub copies_max: usize,
     /// The slots that are frozen for a move at once.
     pub moves_max: usize,
+    /// How long a slot that was handed over stays, in microseconds.
+    pub stay_us: u64,
     /// How long commands of a slot that moves wait, in microseconds.
     pub freeze_us_max: u64,
     /// After how long an offer is repeated, in microseconds.
@@ -45,6 +47,7 @@ impl Default for Settings {
             copy_in_flight_bytes_max: 4 << 20,
             copies_max: 128,
             moves_max: 64,
+            stay_us: 500_000,
             freeze_us_max: 500_000,
             offer_again_us: 250_000,
             ack_us_max: 5_000_000,
