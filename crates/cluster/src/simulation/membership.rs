@@ -60,8 +60,16 @@ impl Gossip {
         Some(list)
     }
 
-    pub fn sees(&self, id: &Incarnation) -> bool {
-        self.shown.iter().any(|(member, _)| member == id)
+    /// A hash of the view.
+    pub fn hash(&self) -> u64 {
+        let bytes = |(id, leaving): &(Incarnation, bool)| {
+            let name = id.name.bytes().chain(id.generation.to_le_bytes());
+            name.chain([u8::from(*leaving)]).collect::<Vec<u8>>()
+        };
+        let all = self.shown.iter().flat_map(bytes);
+        all.fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+        })
     }
 
     pub fn shown(&self) -> &[(Incarnation, bool)] {

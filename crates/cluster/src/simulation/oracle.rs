@@ -52,7 +52,7 @@ pub(super) struct Oracle {
     pub tops: Vec<Option<Top>>,
     /// When that was noted.
     pub noted_us: Vec<u64>,
-    claims: BTreeMap<(u16, u64), (u8, u64, Cause)>,
+    claims: BTreeMap<(u16, u64), (u8, u64, Cause, u64)>,
     /// The last times at which something was wrong with a node's connections, or with itself.
     pub troubles: BTreeMap<u8, Vec<u64>>,
     pub violation: Option<String>,
@@ -167,26 +167,19 @@ impl Oracle {
             .unwrap_or(0)
     }
 
-    /// A node has come to hold a slot. `exclusive`: whether it and the one that claimed the same epoch are in one view.
-    pub fn claims(
-        &mut self,
-        slot: u16,
-        epoch: u64,
-        who: (u8, u64),
-        cause: Cause,
-        in_one_view: impl Fn(u8, u64) -> bool,
-    ) {
-        if let Some(&(node, life, other)) = self.claims.get(&(slot, epoch)) {
-            if (node, life) != who && (cause == Cause::Handover && other == Cause::Handover || in_one_view(node, life))
-            {
-                self.fail(format!(
-                    "two holders: slot {slot} epoch {epoch}: node {node} by {other:?} and node {} by {cause:?}",
-                    who.0
-                ));
-            }
+    /// A node has come to hold a slot, with a view of which this is the hash. A view has one target for a slot, so that two nodes never
+    /// come to the same epoch in one view.
+    pub fn claims(&mut self, slot: u16, epoch: u64, who: (u8, u64), cause: Cause, view: u64) {
+        let Some(&(node, life, other, other_view)) = self.claims.get(&(slot, epoch)) else {
+            self.claims.insert((slot, epoch), (who.0, who.1, cause, view));
             return;
+        };
+        if (node, life) != who && view == other_view {
+            let who = who.0;
+            self.fail(format!(
+                "two holders: slot {slot} epoch {epoch}: node {node} by {other:?}, node {who} by {cause:?}"
+            ));
         }
-        self.claims.insert((slot, epoch), (who.0, who.1, cause));
     }
 
     /// What holders admitted around the times when something was wrong with them, before they began a journal.

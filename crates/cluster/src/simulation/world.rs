@@ -481,19 +481,13 @@ impl World {
     /// A node says that it holds a slot.
     fn claim(&mut self, node: u8, slot: u16, epoch: u64) {
         let at = self.node(node);
-        let (id, life) = (at.id.clone(), at.life);
-        let said = at.machine.cause(slot);
-        let nodes = &self.nodes;
-        let in_one_view = |other: u8, other_life: u64| {
-            let other = &nodes[&other];
-            other.life == other_life && other.up && other.gossip.sees(&id) && nodes[&node].gossip.sees(&other.id)
-        };
+        let (life, said, view) = (at.life, at.machine.cause(slot), at.gossip.hash());
         let cause = match (said, epoch) {
             (_, 1) => Cause::Founded,
             (true, _) => Cause::Handover,
             (false, _) => Cause::Takeover,
         };
-        self.oracle.claims(slot, epoch, (node, life), cause, in_one_view);
+        self.oracle.claims(slot, epoch, (node, life), cause, view);
     }
 
     pub fn keys_of(&self, slot: u16) -> impl Iterator<Item = u16> + use<> {
@@ -547,7 +541,8 @@ impl World {
             // The old holder may have given the slot away and gone; its state is where it went.
             return;
         }
-        let new_in_step = new.machine.took_in_step(slot);
+        // One that comes by handover from another side of a cut may go back to a state that started anew.
+        let new_in_step = new.machine.took_in_step(slot) && !new.machine.cause(slot);
         let calm_since = self.oracle.calm_since(last_node).max(self.oracle.calm_since(top.1));
         let weather = self.network.weather;
         let slow_us = weather.delay_us + weather.jitter_us + weather.late_us;

@@ -111,6 +111,7 @@ impl Machine {
                 slots: slots.clone(),
                 digests_wrong: 0,
                 answered: 0,
+                pinged_us: step.now_us,
             },
         );
         self.tell_holdings(peer, worker, step);
@@ -140,6 +141,8 @@ impl Machine {
             Message::Ask { ranges, number } => self.on_ask(from, &ranges, number, step),
             Message::Known { claims, answer } => self.on_known(from, &claims, answer, step),
             Message::Digest { sum } => self.on_digest(from, sum, step),
+            Message::Ping { sent_us } => self.send(from, Message::Pong { sent_us }, step),
+            Message::Pong { sent_us } => self.on_pong(from, sent_us, step.now_us),
             Message::Batch(batch) => self.on_batch(from, batch, step),
             Message::Ack { slot, stream, number } => self.on_ack(from, slot, stream, number, step),
             Message::Behind { slot, stream } => self.on_behind(from, slot, stream, step),
@@ -169,6 +172,7 @@ impl Machine {
         self.look_at_replicas(step);
         self.look_at_debts(step);
         self.tell_news(step);
+        self.send_pings(step);
         self.send_digests(step);
     }
 

@@ -234,8 +234,10 @@ impl Machine {
         }
         let holder = state.belief.holder == Some(from.0);
         let leaving = self.peers.get(ME).leaving;
+        // For a view without the holder another may be taking the slot now.
+        let removed = self.peers.get(from.0).removed;
         let refused = state.refused >= offer.epoch;
-        if refused || leaving || !holder || !self.has_all(slot, offer.stream, offer.number) {
+        if refused || leaving || removed || !holder || !self.has_all(slot, offer.stream, offer.number) {
             let state = self.slot_mut(slot);
             state.refused = state.refused.max(offer.epoch);
             return self.send(

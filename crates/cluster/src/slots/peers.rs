@@ -39,6 +39,8 @@ pub(super) struct Link {
     pub digests_wrong: u8,
     /// The highest number of a question that it has answered.
     pub answered: u64,
+    /// When the last ping was sent that was answered.
+    pub pinged_us: u64,
 }
 
 #[derive(Debug)]

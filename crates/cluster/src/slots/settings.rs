@@ -27,6 +27,8 @@ pub struct Settings {
     pub unknown_us: u64,
     /// How often sums of holdings are compared, in microseconds.
     pub digest_us: u64,
+    /// How often links are tried, in microseconds.
+    pub ping_us: u64,
     /// A replica of which nothing has been heard for so long, and which is not wanted here, goes, in microseconds.
     pub replica_idle_us: u64,
     /// Changes that a follower has not acknowledged for so long make the holder keep a journal, in microseconds.
@@ -54,6 +56,7 @@ impl Default for Settings {
             death_us: 1_000_000,
             unknown_us: 3_000_000,
             digest_us: 1_000_000,
+            ping_us: 100_000,
             replica_idle_us: 10_000_000,
             overdue_us: 200_000,
             missing_us: 600_000_000,
