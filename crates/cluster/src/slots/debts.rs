@@ -6,13 +6,13 @@
 
 use super::message::{Message, Taken};
 use super::peers::{ME, PeerIx};
-use super::state::Role;
 use super::store::Debit;
 use super::{Machine, Step};
 use crate::journal::{Admission, Journal};
 use crate::member::Incarnation;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// How many buckets a batch of debits has.
 const BATCH_BUCKETS: usize = 256;
@@ -150,20 +150,33 @@ impl Machine {
         }
     }
 
+    /// A slot is overdue if a follower may not have had what was sent to it lately, whether or not there was anything to send: what is
+    /// admitted next would be unknown to it.
     fn look_for_overdue(&mut self, now_us: u64) {
         let overdue_us = self.settings.overdue_us;
+        let late = |since_us: u64| now_us > since_us + overdue_us;
+        let silent: Vec<(PeerIx, Range<u16>)> = self
+            .peers
+            .links
+            .iter()
+            .filter(|(_, link)| late(link.pinged_us))
+            .map(|((peer, _), link)| (*peer, link.slots.clone()))
+            .collect();
         let missing = self.debts.missing_until_us > 0;
-        for i in 0..self.slots.len() {
-            let Role::Held(held) = &mut self.slots[i].role else {
-                continue;
-            };
-            let late = |since_us: u64| now_us > since_us + overdue_us;
-            let overdue = held
-                .followers
-                .iter()
-                .any(|follower| follower.lags_since_us().is_some_and(late));
-            if std::mem::replace(&mut held.overdue, overdue) && !overdue && !missing {
-                self.debts.journal.take(self.first + i as u16, usize::MAX);
+        for slot in self.range() {
+            let Some(held) = self.slot(slot).held() else { continue };
+            let overdue = held.followers.iter().any(|follower| {
+                follower.lags_since_us().is_some_and(late)
+                    || silent
+                        .iter()
+                        .any(|(peer, slots)| *peer == follower.peer && slots.contains(&slot))
+            });
+            let was = held.overdue;
+            if let Some(held) = self.slot_mut(slot).held_mut() {
+                held.overdue = overdue;
+            }
+            if was && !overdue && !missing {
+                self.debts.journal.take(slot, usize::MAX);
             }
         }
     }
@@ -217,7 +230,7 @@ impl Machine {
         if state.held().is_none() {
             return self.tell_known(from, std::iter::once(slot), None, step);
         }
-        if state.offered().is_some() {
+        if state.offered().is_some() || !self.pause.certain() {
             // It will be asked again when it is clear who has the slot.
             return;
         }
