@@ -24,6 +24,21 @@ pub const SCRIPT_SOURCE_BYTES_MAX: usize = 1 << 18;
 /// Threads that are kept for the next run.
 const IDLE_THREADS_MAX: usize = 16;
 
+/// What the compiler knows without looking at the globals, and would call even where it is not: it must take these names for variables.
+const UNKNOWN_TO_COMPILER: [&str; 6] = ["bit32", "buffer", "integer", "rawlen", "typeof", "vector"];
+
+/// The same of what is not in a library that is there.
+const REMOVED_MEMBERS: [&str; 8] = [
+    "math.clamp",
+    "math.isfinite",
+    "math.isinf",
+    "math.isnan",
+    "math.lerp",
+    "math.round",
+    "math.sign",
+    "table.unpack",
+];
+
 /// Cycles of the garbage collector until all is free that is garbage now: the one that is going on may have marked it already.
 const CYCLES: u32 = 2;
 
@@ -418,7 +433,8 @@ fn compile_text(text: &[u8], debug_level: u8, chunk_name: &str) -> Result<Vec<u8
         .set_optimization_level(1)
         .set_debug_level(debug_level)
         // Ours is faster than the compiler's.
-        .set_disabled_builtins(["tonumber"])
+        .set_disabled_builtins(["tonumber"].into_iter().chain(REMOVED_MEMBERS))
+        .set_mutable_globals(UNKNOWN_TO_COMPILER)
         .compile(text)
         .map_err(|error| located(chunk_name, &error))
 }

@@ -3,6 +3,7 @@
 //! [`Worker::try_run`] does what can be done at once, which for most commands is all. What is left is [`Work`], which
 //! [`Worker::finish`] brings to its end while others go on.
 
+use crate::cluster::Whereabouts;
 use crate::limits::Bound;
 use crate::loans::Keys;
 use crate::stretch::Stretch;
@@ -40,12 +41,29 @@ pub enum Ran {
 pub enum Work {
     /// It has not begun: this key of it is held.
     Held(Box<[u8]>),
+    /// It has not begun, and can.
+    Ready,
     /// It has not begun: its keys are in several shards.
     Borrow,
+    /// It has not begun: one of its keys is in that slot, which is closing.
+    Closing(u16),
+    /// It has not begun: its keys are in that place, which is no worker of this node.
+    Elsewhere(usize),
     /// It has begun, on keys that it holds.
     Rest(Box<dyn Rest>, Keys),
     /// A script.
     Script(Box<ScriptWork>),
+}
+
+impl Work {
+    /// What there is to do for a command whose keys are not here.
+    pub fn of(whereabouts: Whereabouts) -> Self {
+        match whereabouts {
+            Whereabouts::Here => Self::Ready,
+            Whereabouts::Closing(slot) => Self::Closing(slot),
+            Whereabouts::Elsewhere(place) => Self::Elsewhere(place),
+        }
+    }
 }
 
 /// A script under way.
@@ -147,8 +165,15 @@ impl Worker {
         let mut env = *env;
         loop {
             match work {
-                Work::Held(key) => {
-                    self.until_free(&key, None).await;
+                Work::Ready | Work::Held(_) => {
+                    if let Work::Held(key) = &work {
+                        self.until_free(key, None).await;
+                    }
+                    let whereabouts = self.whereabouts(spec, request);
+                    if whereabouts != Whereabouts::Here {
+                        work = Work::of(whereabouts);
+                        continue;
+                    }
                     env.now_us = self.node.clock.now_us();
                     match self.try_run(&env, queue, spec, request, out) {
                         Ran::Done => return,
@@ -156,6 +181,15 @@ impl Worker {
                         // A check that was queued: it is decided with the others.
                         Ran::FlushFirst => return,
                     }
+                }
+                Work::Closing(slot) => {
+                    self.until_open(slot).await;
+                    work = Work::of(self.whereabouts(spec, request));
+                }
+                Work::Elsewhere(place) => {
+                    self.forward_alone(place, &env, spec, request, out).await;
+                    queue.note_end(out.len());
+                    return;
                 }
                 Work::Borrow => {
                     let run = self.next_run();
@@ -422,8 +456,12 @@ impl Worker {
     pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> bool {
         let mut waited = false;
         let mut env = *env;
+        let mut open_queue = None;
         loop {
             let flow = self.shard.borrow_mut().flush(&env, queue, out);
+            if flow != Flow::Done && open_queue.is_none() {
+                open_queue = self.links.as_ref().map(|links| links.queues.open());
+            }
             match flow {
                 Flow::Done => return waited,
                 Flow::Yield => tokio::task::yield_now().await,

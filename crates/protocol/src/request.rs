@@ -138,6 +138,16 @@ pub fn encode_request<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) {
     }
 }
 
+/// As [`encode_request`], of a request that was read.
+pub fn write_request(request: Request<'_>, out: &mut Vec<u8>) {
+    write_count(out, b'*', request.len());
+    for arg in request.iter() {
+        write_count(out, b'$', arg.len());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 fn write_count(out: &mut Vec<u8>, kind: u8, count: usize) {
     let mut digits = [0; U64_DIGITS_MAX];
     let start = write_digits_before(&mut digits, U64_DIGITS_MAX, count as u64);
