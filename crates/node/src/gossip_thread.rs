@@ -16,7 +16,7 @@ use tollgate_cluster::wire::{Local, Secret, Versions};
 /// The name of every cluster: they are told apart by their secrets and addresses.
 const CLUSTER: &str = "tollgate";
 /// Versions of the peers' protocol that this build speaks.
-const VERSIONS: RangeInclusive<u16> = 1..=1;
+const VERSIONS: RangeInclusive<u16> = Versions::OURS.lowest..=Versions::OURS.highest;
 
 /// An address for peers that is taken, and nothing else yet.
 #[derive(Debug)]

@@ -430,7 +430,7 @@ impl Open {
                 let mut again = Vec::new();
                 for &index in commands {
                     match self.batch.get(index as usize) {
-                        Some((spec, ..)) if !was_sent(error) || may_run_twice(spec) => again.push(index),
+                        Some((spec, ..)) if !error.may_have_arrived() || may_run_twice(spec) => again.push(index),
                         _ => self.replies[index as usize] = Some(UNKNOWN.into()),
                     }
                 }
@@ -516,25 +516,6 @@ fn whole_or_part(answer: &Answer, commands: usize) -> Option<Replies> {
         bytes: replies.bytes.to_vec(),
         ends: replies.ends.into_owned(),
     })
-}
-
-/// Whether the peer may have got what was sent.
-fn was_sent(error: PeerError) -> bool {
-    match error {
-        PeerError::Unknown
-        | PeerError::Unresolved
-        | PeerError::Refused
-        | PeerError::Handshake(_)
-        | PeerError::Full(_)
-        | PeerError::NotUnderstood
-        | PeerError::TooLong => false,
-        PeerError::Reset
-        | PeerError::Closed
-        | PeerError::TimedOut
-        | PeerError::Protocol
-        | PeerError::GivenUp
-        | PeerError::System(_) => true,
-    }
 }
 
 /// Whether a command may be done twice: it changes nothing, or is a check, which then counts twice and so admits less.
