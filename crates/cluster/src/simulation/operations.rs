@@ -214,7 +214,7 @@ impl World {
                     .iter()
                     .any(|(id, leaving)| *id == self.node(node).id && !leaving)
         });
-        if self.node(node).machine.held() > 0 || seen || !self.node(node).requests.is_empty() {
+        if !self.node(node).machine.drained() || seen || !self.node(node).requests.is_empty() {
             if tries > 100 && self.profile == Profile::Planned {
                 return self.oracle.fail(format!("node {node} cannot leave"));
             }
