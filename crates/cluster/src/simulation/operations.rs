@@ -30,6 +30,7 @@ impl World {
         }
         self.network.connect(from, to);
         self.links.insert((from, to), id.clone());
+        self.node_mut(from).circuits.connected(&id.name);
         self.with(from, |machine, step| machine.link_up(&id, 0, 0..SLOTS, step));
     }
 
