@@ -366,6 +366,9 @@ impl World {
         let allowed = self.node_mut(node).store.check(key, cost, clock_us);
         if let Some(bucket) = self.node(node).store.peek(key) {
             self.oracle.state_decided(key, &bucket, now_us);
+            if best {
+                self.oracle.best_charged[usize::from(key)] = bucket.charged + bucket.forgiven;
+            }
         }
         if allowed {
             self.oracle.history[usize::from(key)].push(super::oracle::Admitted {
