@@ -30,6 +30,7 @@ impl World {
         }
         self.network.connect(from, to);
         self.links.insert((from, to), id.clone());
+        self.node_mut(from).circuits.connected(&id.name);
         self.with(from, |machine, step| machine.link_up(&id, 0, 0..SLOTS, step));
     }
 
@@ -214,7 +215,7 @@ impl World {
                     .iter()
                     .any(|(id, leaving)| *id == self.node(node).id && !leaving)
         });
-        if self.node(node).machine.held() > 0 || seen || !self.node(node).requests.is_empty() {
+        if !self.node(node).machine.drained() || seen || !self.node(node).requests.is_empty() {
             if tries > 100 && self.profile == Profile::Planned {
                 return self.oracle.fail(format!("node {node} cannot leave"));
             }

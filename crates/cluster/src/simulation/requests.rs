@@ -366,6 +366,9 @@ impl World {
         let allowed = self.node_mut(node).store.check(key, cost, clock_us);
         if let Some(bucket) = self.node(node).store.peek(key) {
             self.oracle.state_decided(key, &bucket, now_us);
+            if best {
+                self.oracle.best_charged[usize::from(key)] = bucket.charged + bucket.forgiven;
+            }
         }
         if allowed {
             self.oracle.history[usize::from(key)].push(super::oracle::Admitted {
@@ -414,9 +417,15 @@ impl World {
     fn admitted(&mut self, node: u8, key: u16, cost: u64, admission: Admission, best: bool) {
         self.oracle.counts.admitted += cost;
         if self.watched == Some(key % super::world::SLOTS) {
+            let k = usize::from(key);
+            let best_state = self
+                .top(key % super::world::SLOTS)
+                .and_then(|(_, top, _)| self.node(top).store.peek(key));
+            let (all, lost) = (self.oracle.admitted[k] + cost, self.oracle.lost[k]);
             println!(
-                "{:>9} {node}: key {key} cost {cost} {admission:?} best {best}",
-                self.now_us
+                "{:>9} {node}: key {key} cost {cost} {admission:?} best {best}; {all} admitted, {lost} lost, best state {:?}",
+                self.now_us,
+                best_state.map(|bucket| bucket.charged + bucket.forgiven),
             );
         }
         self.oracle.admitted[usize::from(key)] += cost;

@@ -445,7 +445,14 @@ impl World {
         } = parcel;
         match packet {
             Packet::Machine(message) => {
+                let debited = match &message {
+                    crate::slots::Message::Debits { slot, .. } => Some(*slot),
+                    _ => None,
+                };
                 self.with(to, |machine, step| machine.receive(&sender, 0, message, step));
+                if let Some(slot) = debited.filter(|slot| self.top(*slot).is_some_and(|(_, top, _)| top == to)) {
+                    self.note_charges(slot, to);
+                }
             }
             Packet::Forward {
                 request,
@@ -549,7 +556,7 @@ impl World {
         let crashed_us = old.crashed_us;
         let bounded = !old_lives && new_in_step && crashed_us.is_some_and(|at_us| calm_since + 8_000_000 < at_us);
         let lag_us = self.settings.stream_interval_us + 2 * TICK_US + 2 * slow_us + 10_000;
-        if old_lives {
+        if old_lives && old.machine.claims(slot).is_some() && last_node != top.1 {
             self.note_charges(slot, last_node);
         }
         for key in self.keys_of(slot) {
@@ -563,14 +570,15 @@ impl World {
                     .admitted_since(key, last_node, crashed_us.unwrap_or(0).saturating_sub(lag_us))
             });
             self.oracle.allow(key, charged, most);
-            // A state that does not come from the one before starts anew: at most one full burst.
-            if !old_lives || !new_in_step {
+            // A state that does not come from the one before starts anew: at most one full burst. After a crash nobody can tell.
+            if !old_lives || !new_in_step || self.profile == Profile::Chaos {
                 let known = self.oracle.best_charged[usize::from(key)];
                 // What it has of its own it did not get from there.
                 let own = self.oracle.apart.get(&(top.2, key)).copied().unwrap_or(0);
                 self.oracle.lost[usize::from(key)] += known.saturating_sub(charged.saturating_sub(own));
             }
         }
+        self.note_charges(slot, top.1);
     }
 
     fn gossip(&mut self) {

@@ -95,6 +95,7 @@ impl Machine {
 
     /// A connection to a worker of a peer is up: messages to it will arrive in order or not at all. `slots` are those of that worker.
     pub fn link_up(&mut self, peer: &Incarnation, worker: u16, slots: Range<u16>, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let Some(peer) = self.meet(peer, step) else { return };
         if peer == ME {
             return;
@@ -120,6 +121,7 @@ impl Machine {
 
     /// The connection is gone, and what was sent by it may not have arrived.
     pub fn link_down(&mut self, peer: &Incarnation, worker: u16, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let Some(peer) = self.meet(peer, step) else { return };
         if let Some(link) = self.peers.links.remove(&(peer, worker)) {
             self.break_streams(peer, link.slots, step);
@@ -128,11 +130,11 @@ impl Machine {
 
     /// A worker of a peer has sent a message.
     pub fn receive(&mut self, from: &Incarnation, worker: u16, message: Message, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let Some(peer) = self.meet(from, step) else { return };
         if peer == ME {
             return;
         }
-        self.notice_pause(step);
         self.peers.get_mut(peer).heard_us = step.now_us;
         let from = (peer, worker);
         match message {
@@ -216,6 +218,11 @@ impl Machine {
     /// How many slots this node holds, those that it has offered and not seen taken included.
     pub fn held(&self) -> usize {
         self.slots.iter().filter(|slot| slot.held().is_some()).count()
+    }
+
+    /// Whether a node that leaves has given everything away: it holds no slot, and owes nobody anything.
+    pub fn drained(&self) -> bool {
+        self.held() == 0 && self.journal_figures().1 == 0
     }
 
     fn find(&self, slot: u16) -> Option<&Slot> {

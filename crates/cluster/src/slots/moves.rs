@@ -63,6 +63,7 @@ impl Machine {
 
     /// No command is under way in a slot that was to be frozen, and none will start before it is released.
     pub fn frozen(&mut self, slot: u16, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let Some(moving) = self.find(slot).and_then(|state| state.held()?.moving) else {
             return;
         };

@@ -36,6 +36,7 @@ pub(super) struct Tables {
 impl Machine {
     /// The members have changed.
     pub fn view(&mut self, view: &View, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let members: Vec<Option<PeerIx>> = view.members.iter().map(|(id, _)| self.meet(id, step)).collect();
         let now: Vec<(PeerIx, bool)> = members
             .iter()
