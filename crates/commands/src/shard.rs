@@ -10,6 +10,7 @@ use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
 use crate::work::Popped;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
@@ -18,7 +19,7 @@ use tollgate_script::{
     Batch, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
     PolicySource,
 };
-use tollgate_store::{Expiry, Key, NO_PARAMS, State, Store, Trash};
+use tollgate_store::{Expiry, Key, KeyMemo, NO_PARAMS, State, Store, Trash};
 use tollgate_values::HashSeed;
 
 /// What a shard does when it has no memory for a new key.
@@ -115,6 +116,8 @@ pub struct Shard {
     pub(crate) undo: Option<UndoLog>,
     pub(crate) holds: Holds,
     pub(crate) interest: Interest,
+    /// The key that a run has asked for last.
+    pub(crate) key_memo: RefCell<KeyMemo>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -183,6 +186,7 @@ impl Shard {
             undo: None,
             holds: Holds::default(),
             interest: Interest::default(),
+            key_memo: RefCell::default(),
         })
     }
 
