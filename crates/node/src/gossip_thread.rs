@@ -105,6 +105,7 @@ impl Bound {
                 phi: cluster.phi as f64,
                 silence_min: Duration::from_millis(cluster.silence_min_ms),
                 grace: Duration::from_millis(cluster.dead_grace_ms),
+                delay_max: Duration::from_millis(cluster.rejoin_delay_max_ms),
                 seal,
                 lossy: None,
                 counters,

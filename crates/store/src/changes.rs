@@ -267,6 +267,11 @@ impl Store {
         Some(meta.last_change)
     }
 
+    /// Whether something is listed of a slot from a position on.
+    pub fn has_changes(&self, slot: u16, since: u64) -> bool {
+        self.slot(slot).is_some_and(|meta| meta.last_change >= since.max(1))
+    }
+
     /// Where the next change is listed.
     pub fn changes_end(&self) -> u64 {
         self.changes.end

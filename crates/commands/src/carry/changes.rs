@@ -113,12 +113,20 @@ impl Shard {
         let position = position_of(since);
         let mut resumed = self.carry.exporting.remove(&(slot, since));
         let mut unread = match self.carry.unread.remove(&slot) {
+            // The flushes before its end are written. Of those after it the entries that have come since are listed.
             Some(unread) if unread.since == position => unread,
-            _ => self.unread(slot, position)?,
+            _ => {
+                let unread = self.unread(slot, position)?;
+                for keyspace in self.store.flushes_since(position).ok_or(Forgotten)? {
+                    section.flush(keyspace);
+                    // What was written of a value goes with it, or is written again.
+                    resumed = None;
+                }
+                unread
+            }
         };
-        for keyspace in self.store.flushes_since(position).ok_or(Forgotten)? {
-            section.flush(keyspace);
-        }
+        // What this call itself lists again is for later.
+        let more = self.store.has_changes(slot, unread.end);
         let flushed = section.len();
         while let Some(&at) = unread.positions.front() {
             if section.len() > flushed && section.len() >= bytes {
@@ -145,7 +153,7 @@ impl Shard {
         }
         Ok(ChangesWritten {
             mark: mark_of(unread.end, 0),
-            more: false,
+            more,
         })
     }
 

@@ -20,6 +20,8 @@ use tollgate_store::SLOTS;
 const TICK: Duration = Duration::from_millis(5);
 /// How often the others are told what the slots come to.
 const TELL_US: u64 = 200_000;
+/// How often the shard's journals are told to the machine.
+const JOURNALS_US: u64 = 25_000;
 /// How long nothing may tell the machine the time before a command asks whether the node stood still.
 const STILL_US: u64 = 500_000;
 
@@ -45,12 +47,16 @@ impl Worker {
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut told_us = 0;
+        let (mut told_us, mut journals_us) = (0, 0);
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
                     self.step_slots(Machine::tick);
                     let now_us = self.node.clock.now_us();
+                    if now_us >= journals_us + JOURNALS_US {
+                        journals_us = now_us;
+                        self.keep_journals();
+                    }
                     if now_us >= told_us + TELL_US {
                         told_us = now_us;
                         self.tell_home();
@@ -180,10 +186,7 @@ impl Worker {
         };
         let own = links.machine.borrow().range();
         links.peers.retain(|name| view.member(name).is_some());
-        links
-            .circuits
-            .borrow_mut()
-            .retain(|name| view.member(name).is_some());
+        links.circuits.borrow_mut().retain(|name| view.member(name).is_some());
         for member in view.members() {
             if member.id.name == cluster.me.name {
                 continue;
@@ -253,9 +256,8 @@ impl Worker {
         for slot in held {
             count += 1;
             astray += u64::from(view.target(slot) != me || me.is_none());
-            sum = sum.wrapping_add(
-                (machine.epoch(slot).0 ^ (u64::from(slot) << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            );
+            sum =
+                sum.wrapping_add((machine.epoch(slot).0 ^ (u64::from(slot) << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         }
         own.held.set(count);
         own.astray.set(astray);

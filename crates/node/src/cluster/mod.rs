@@ -2,6 +2,7 @@
 
 mod events;
 mod forward;
+mod instead;
 mod keeper;
 mod links;
 mod places;
@@ -10,6 +11,7 @@ mod routes;
 mod serve;
 mod store;
 
+pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
 pub use places::Whereabouts;
@@ -104,9 +106,10 @@ impl Cluster {
     /// Whether the node has slots that another takes.
     pub fn gives_slots_away(&self) -> bool {
         let view = self.view.borrow();
-        let others = view.members().iter().any(|member| {
-            member.id.name != self.me.name && member.state == MemberState::Ready
-        });
+        let others = view
+            .members()
+            .iter()
+            .any(|member| member.id.name != self.me.name && member.state == MemberState::Ready);
         others && self.held() > 0
     }
 
