@@ -5,6 +5,7 @@
 //! next job. Batches of one connection keep their order: those that come while one of its batches is aside go behind it.
 
 use crate::cluster::{OpenQueue, Whereabouts};
+use crate::node::Place;
 use crate::remote::{Batch, Job, Lane, Replies};
 use crate::stretch::Stretch;
 use crate::turn::SLICE;
@@ -17,8 +18,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tollgate_commands::{COMMANDS_AHEAD, CheckQueue, Env, Flow};
+use tollgate_commands::{COMMANDS_AHEAD, CheckQueue, CommandError, Env, Flow};
 use tollgate_protocol::Proto;
+use tollgate_store::slot_of;
 
 /// How long jobs are taken before the worker's own connections have their chance. The last of them may go on to the end of a
 /// turn's slice.
@@ -107,6 +109,11 @@ impl Mailbox {
                 let _ = reply_to.send(worker.decide_all_instead(standing, &batch));
             }
             Job::Check(db, check, reply_to) => {
+                if worker.node.place(slot_of(&check.key)) != Place::Of(worker.index) {
+                    // The slot has gone meanwhile.
+                    let _ = reply_to.send(Err(CommandError::TryAgain));
+                    return;
+                }
                 if worker.shard.borrow().is_blocked(&check.key) {
                     let worker = Rc::clone(worker);
                     tokio::task::spawn_local(async move {

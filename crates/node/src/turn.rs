@@ -27,6 +27,11 @@ pub const LARGE_OUT_BYTES: usize = 1 << 20;
 /// How long a turn may run commands that are not batched before others get their chance.
 pub const SLICE: Duration = Duration::from_micros(300);
 
+/// How long a check waits for a slot that is on its way to another node.
+const CHECK_PATIENCE: Duration = Duration::from_millis(20);
+/// How long any other command does.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Whether a request is a line of HTTP.
 fn is_http(request: Request<'_>) -> bool {
     request.arg(0).eq_ignore_ascii_case(b"post") || request.arg(0).eq_ignore_ascii_case(b"host:")
@@ -221,7 +226,7 @@ impl<'a> Turn<'a> {
             Run::Check(_) | Run::Key(_) => {
                 // The table gives these commands a key, and resolve has checked that it is there.
                 let owner = match key {
-                    Some(key) if !self.single => self.place_of(&env, slot_of(request.arg(key))).await,
+                    Some(key) if !self.single => self.place_of(&env, spec, slot_of(request.arg(key))).await,
                     _ => self.worker.index,
                 };
                 if owner == self.worker.index {
@@ -377,13 +382,24 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Where a command for a slot goes, once that is known.
-    async fn place_of(&mut self, env: &Env, slot: u16) -> usize {
-        loop {
-            match self.worker.node.place(slot) {
-                Place::Of(place) => return place,
-                Place::Closing => self.wait_until_open(env, slot).await,
-            }
+    /// Where a command for a slot goes, once that is known; if that takes too long, to whoever can decide it in place of the holder.
+    async fn place_of(&mut self, env: &Env, spec: &Spec, slot: u16) -> usize {
+        if let Place::Of(place) = self.worker.node.place(slot) {
+            return place;
+        }
+        let patience = match spec.run {
+            Run::Check(_) => CHECK_PATIENCE,
+            _ => PATIENCE,
+        };
+        // What this turn has queued is decided first: the slot waits for that.
+        self.buffers.unbroken = false;
+        self.flush(env).await;
+        // What has come of it is looked at below.
+        let _ = tokio::time::timeout(patience, self.worker.until_open(slot)).await;
+        self.refresh_clock();
+        match self.worker.node.place(slot) {
+            Place::Of(place) => place,
+            Place::Closing => self.worker.node.workers(),
         }
     }
 
@@ -393,16 +409,8 @@ impl<'a> Turn<'a> {
             return;
         }
         for position in spec.key_positions(request) {
-            self.place_of(env, slot_of(request.arg(position))).await;
+            self.place_of(env, spec, slot_of(request.arg(position))).await;
         }
-    }
-
-    /// Waits while a slot is closing. What this turn has queued is decided first: the slot waits for that.
-    async fn wait_until_open(&mut self, env: &Env, slot: u16) {
-        self.buffers.unbroken = false;
-        self.flush(env).await;
-        self.worker.until_open(slot).await;
-        self.refresh_clock();
     }
 
     async fn run_here(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>) {

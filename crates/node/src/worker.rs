@@ -420,6 +420,7 @@ pub fn run(
             let handler = Rc::new(FromPeers::new(Rc::clone(&worker)));
             Incoming::new(Arc::clone(&cluster.peers), index as u16, handler)
         });
+        worker.begin_cluster();
         tokio::task::spawn_local(Rc::clone(&worker).run_cluster());
         let _ = ready.send(Ok(()));
         worker.run_control(inbox.control, incoming).await;

@@ -31,20 +31,27 @@ fn slots_of(worker: u16, workers: u16) -> Range<u16> {
 }
 
 impl Worker {
+    /// Takes the slots if the node is the first of its cluster; others wait to be given some.
+    pub fn begin_cluster(self: &Rc<Self>) {
+        let Some(cluster) = &self.node.cluster else { return };
+        for slot in slots_of(self.index as u16, self.node.workers() as u16) {
+            self.shard.borrow_mut().set_slot_held(slot, false);
+        }
+        let view = Arc::clone(&cluster.view().borrow());
+        self.take_view(view);
+        if !cluster.has_seeds {
+            self.step_slots(Machine::found);
+        }
+    }
+
     /// Keeps the machine going for as long as the node runs.
     pub async fn run_cluster(self: Rc<Self>) {
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return;
         };
-        for slot in slots_of(self.index as u16, self.node.workers() as u16) {
-            self.shard.borrow_mut().set_slot_held(slot, false);
-        }
         let mut views = cluster.view();
         let view = Arc::clone(&views.borrow_and_update());
         self.take_view(view);
-        if !cluster.has_seeds {
-            self.step_slots(Machine::found);
-        }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut told_us, mut journals_us) = (0, 0);
@@ -260,6 +267,8 @@ impl Worker {
                 sum.wrapping_add((machine.epoch(slot).0 ^ (u64::from(slot) << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         }
         own.held.set(count);
+        self.counters().slots_held.set(count);
+        self.counters().slots_astray.set(astray);
         own.astray.set(astray);
         own.sum.set(sum);
         own.view.set(view.hash());

@@ -80,6 +80,10 @@ pub struct WorkerCounters {
     pub commands: Counter,
     /// Commands that went to the shard of another worker.
     pub forwarded_commands: Counter,
+    /// Slots that the worker holds.
+    pub slots_held: Counter,
+    /// Of those, slots whose place is elsewhere.
+    pub slots_astray: Counter,
     /// Checks decided on a replica, in place of a holder that did not answer.
     pub decided_as_heir: Counter,
     /// Checks decided by this node's share of the limit, since neither holder nor heir answered.
@@ -154,6 +158,8 @@ impl WorkerCounters {
             policies: (0..policies).map(|_| PolicyCounters::default()).collect(),
             commands: Counter::default(),
             forwarded_commands: Counter::default(),
+            slots_held: Counter::default(),
+            slots_astray: Counter::default(),
             decided_as_heir: Counter::default(),
             decided_locally: Counter::default(),
             peer_deadlines: Counter::default(),

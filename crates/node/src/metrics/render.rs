@@ -64,6 +64,18 @@ impl Metrics {
             self.sum(|worker| &worker.forwarded_batches),
         );
         text.single(
+            "tollgate_slots_held",
+            Gauge,
+            "Slots that this node holds.",
+            self.sum(|worker| &worker.slots_held),
+        );
+        text.single(
+            "tollgate_slots_astray",
+            Gauge,
+            "Slots that this node holds and that belong to another.",
+            self.sum(|worker| &worker.slots_astray),
+        );
+        text.single(
             "tollgate_heir_decisions_total",
             Counter,
             "Checks decided on a replica, in place of a holder that did not answer.",
