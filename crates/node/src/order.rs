@@ -130,6 +130,7 @@ mod tests {
             Ok(Replies {
                 bytes: b"+a\r\n+bb\r\n".to_vec(),
                 ends: vec![4, 9],
+                elsewhere: Vec::new(),
             }),
             Err(Lost::MailboxFull),
         ];
