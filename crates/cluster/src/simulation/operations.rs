@@ -167,6 +167,7 @@ impl World {
         at.up = false;
         at.crashed_us = Some(now_us);
         let (life, unanswered) = (at.life, at.requests.len() as u64);
+        let journalled = at.machine.journalled();
         at.requests.clear();
         at.backlog.clear();
         self.oracle.counts.unanswered += unanswered;
@@ -179,6 +180,11 @@ impl World {
             .collect();
         for (key, tokens) in apart {
             self.oracle.lost[usize::from(key)] += tokens;
+        }
+        for debit in journalled {
+            if let Ok(key) = <[u8; 2]>::try_from(&debit.bucket[..]) {
+                self.oracle.lost[usize::from(u16::from_le_bytes(key))] += debit.tokens;
+            }
         }
         if power {
             let noticed_us = self.random.between(200_000, 2_000_000);

@@ -40,7 +40,7 @@ pub(super) struct UnderWay {
     number: u64,
     to: Option<PeerIx>,
     sent_us: u64,
-    debits: Vec<Debit>,
+    pub debits: Vec<Debit>,
 }
 
 impl Debts {
