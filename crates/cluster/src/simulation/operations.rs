@@ -83,7 +83,8 @@ impl World {
                 let Some(node) = self.pick(None) else { return };
                 self.oracle.trouble(node, self.now_us);
                 let life = self.node(node).life;
-                self.node_mut(node).paused = true;
+                let now_us = self.now_us;
+                (self.node_mut(node).paused, self.node_mut(node).paused_us) = (true, now_us);
                 self.at(self.now_us + for_us, Event::Resume { node, life });
             }
             Fault::Cut { both, others, for_us } => {
@@ -199,8 +200,11 @@ impl World {
 
     pub fn resume(&mut self, node: u8) {
         self.oracle.trouble(node, self.now_us);
+        let (now_us, death_us) = (self.now_us, self.settings.death_us);
         let at = self.node_mut(node);
         at.paused = false;
+        let long = now_us > at.paused_us + death_us + 100_000;
+        at.unconfirmed_since_us = (long && at.gossip.shown().len() > 1).then_some(now_us);
         let backlog = std::mem::take(&mut at.backlog);
         for event in backlog {
             self.at(self.now_us, event);

@@ -352,6 +352,12 @@ impl World {
             .store
             .peek(key)
             .map_or(0, |bucket| bucket.charged + bucket.forgiven);
+        let unconfirmed = self.node(node).unconfirmed_since_us;
+        if unconfirmed.is_some_and(|since_us| now_us < since_us + self.settings.death_us) {
+            self.oracle.fail(format!(
+                "node {node} decides after a pause, before a peer has confirmed that it is a member"
+            ));
+        }
         let top = self.top(slot);
         let best = top.is_some_and(|(_, i, of)| (i, of) == (node, life));
         match top {

@@ -3,7 +3,8 @@
 use super::faults::Profile;
 use super::oracle::Counts;
 use super::world::World;
-use crate::slots::Settings;
+use crate::slots::{Defect, Settings};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn settings() -> Settings {
     Settings {
@@ -31,8 +32,8 @@ fn profile(seed: u64) -> Profile {
     }
 }
 
-fn run(seed: u64) -> Run {
-    let mut world = World::new(seed, profile(seed), settings());
+fn run(seed: u64, defect: Option<Defect>) -> Run {
+    let mut world = World::new(seed, profile(seed), settings(), defect);
     world.run();
     Run {
         counts: world.oracle.counts.clone(),
@@ -63,7 +64,7 @@ fn simulation_of_many_seeds() {
             scope.spawn(move || {
                 let mut failed = Vec::new();
                 for &seed in &mine {
-                    let run = run(seed);
+                    let run = run(seed, None);
                     if number("SEED").is_some() {
                         println!(
                             "seed {seed}, {:?}: {:#?}, trace {:016x}",
@@ -92,7 +93,70 @@ fn simulation_of_many_seeds() {
 #[test]
 fn a_seed_gives_the_same_trace_every_time() {
     for seed in [1, 2, 4] {
-        let (one, two) = (run(seed), run(seed));
+        let (one, two) = (run(seed, None), run(seed, None));
         assert_eq!((one.trace, &one.counts), (two.trace, &two.counts), "seed {seed}");
     }
+}
+
+const DEFECTS: [Defect; 16] = [
+    Defect::StaleHandoverWins,
+    Defect::RemainderLost,
+    Defect::MergeByMaximum,
+    Defect::JournalDropped,
+    Defect::DecidesWhileOffered,
+    Defect::ClockNotCarried,
+    Defect::AcknowledgedBeforeApplied,
+    Defect::ChangesReordered,
+    Defect::TakeoverKeepsEpoch,
+    Defect::DebitsOfOthersTakenForSeen,
+    Defect::PauseNotNoticed,
+    Defect::CopyEndNotAwaited,
+    Defect::StandInNotJournalled,
+    Defect::LocalNotJournalled,
+    Defect::TakenBackWithOfferedEpoch,
+    Defect::ResumedWithoutState,
+];
+
+/// Runs seeds until one finds the defect; which, and what it said.
+fn find(defect: Defect) -> Option<(u64, String)> {
+    let next = AtomicU64::new(0);
+    let found = AtomicU64::new(u64::MAX);
+    let search = || {
+        let mut mine = None;
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= 1_000 || seed > found.load(Ordering::Relaxed) {
+                return mine;
+            }
+            // A defect may also break what a machine takes for certain.
+            let violation = match std::panic::catch_unwind(|| run(seed, Some(defect)).violation) {
+                Ok(violation) => violation,
+                Err(_) => Some("a machine panics".to_string()),
+            };
+            if let Some(violation) = violation {
+                found.fetch_min(seed, Ordering::Relaxed);
+                mine = Some((seed, violation));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let searches: Vec<_> = (0..threads).map(|_| scope.spawn(search)).collect();
+        searches
+            .into_iter()
+            .filter_map(|search| search.join().expect("a search ends"))
+            .min()
+    })
+}
+
+#[test]
+fn each_planted_defect_is_found() {
+    let mut missed = Vec::new();
+    for defect in DEFECTS {
+        match find(defect) {
+            Some((seed, violation)) => println!("{defect:?}: seed {seed}: {violation}"),
+            None => missed.push(defect),
+        }
+    }
+    assert!(missed.is_empty(), "not found in 1,000 seeds: {missed:?}");
 }

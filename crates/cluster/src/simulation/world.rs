@@ -9,7 +9,7 @@ use super::random::Random;
 use super::store::KeyRule;
 use crate::circuit::Class;
 use crate::member::{Incarnation, MemberState};
-use crate::slots::{Effect, Event as Said, Machine, Settings, Step};
+use crate::slots::{Defect, Effect, Event as Said, Machine, Settings, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -104,6 +104,7 @@ pub(super) struct World {
     pub rules: Arc<[KeyRule]>,
     pub oracle: Oracle,
     pub settings: Settings,
+    pub defect: Option<Defect>,
     lives: u64,
     pub requests: u64,
     second: (u64, u64),
@@ -117,7 +118,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, profile: Profile, settings: Settings) -> Self {
+    pub fn new(seed: u64, profile: Profile, settings: Settings, defect: Option<Defect>) -> Self {
         let mut random = Random::new(seed);
         let rules: Arc<[KeyRule]> = (0..KEYS)
             .map(|key| KeyRule {
@@ -154,6 +155,7 @@ impl World {
             oracle: Oracle::new(rules.clone(), SLOTS, START_US),
             rules,
             settings,
+            defect,
             lives: 0,
             requests: 0,
             second: (0, 0),
@@ -445,6 +447,9 @@ impl World {
         } = parcel;
         match packet {
             Packet::Machine(message) => {
+                if matches!(message, crate::slots::Message::Confirmed { member: Some(true), .. }) {
+                    self.node_mut(to).unconfirmed_since_us = None;
+                }
                 let debited = match &message {
                     crate::slots::Message::Debits { slot, .. } => Some(*slot),
                     _ => None,
@@ -642,6 +647,7 @@ impl World {
         if let Some(old) = self.nodes.get(&node) {
             new.crashed_us = old.crashed_us;
         }
+        new.machine.defect = self.defect;
         self.nodes.insert(node, new);
         self.at(self.now_us, Event::Tick { node, life });
         let ready_us = self.random.between(200_000, 1_000_000);

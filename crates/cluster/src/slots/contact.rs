@@ -4,6 +4,7 @@
 //! node tells what it holds when a link comes up and when it becomes a holder; who knows better answers with what it believes, which
 //! nobody answers again. Sums over all holdings, sent now and then, show what was lost on the way.
 
+use super::defect::Defect;
 use super::message::{Claim, Message, Run};
 use super::peers::{Life, ME, PeerIx};
 use super::state::{Belief, Replica, Role};
@@ -85,7 +86,7 @@ impl Machine {
         step.store.set_held(slot, false);
         self.news.remove(&slot);
         // Its state contains what this node has admitted, or lacks all of it.
-        match planned {
+        match planned || self.has(Defect::JournalDropped) {
             true => drop(self.debts.journal.take(slot, usize::MAX)),
             false => self.debts.journal.overwritten(slot),
         }

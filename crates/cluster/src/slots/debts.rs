@@ -4,6 +4,7 @@
 //! knowledge: a peer does not answer or is missing, or the heir has not acknowledged for a while. Who does not hold the slot sends its journal to who does,
 //! batch by batch. Batches of a life are numbered, and what a state of a slot contains travels with it, so each is taken once.
 
+use super::defect::Defect;
 use super::message::{Message, Taken};
 use super::peers::{ME, PeerIx};
 use super::store::Debit;
@@ -67,7 +68,16 @@ impl Machine {
 
     /// Tokens of a bucket were admitted at this node.
     pub fn admitted(&mut self, slot: u16, admission: Admission, bucket: Bytes, parameters: Bytes, tokens: u64) {
-        if self.find(slot).is_none() || tokens == 0 || (admission == Admission::Held && !self.journals(slot)) {
+        let forgotten = match admission {
+            Admission::Heir => self.has(Defect::StandInNotJournalled),
+            Admission::Local => self.has(Defect::LocalNotJournalled),
+            Admission::Held => false,
+        };
+        if self.find(slot).is_none()
+            || tokens == 0
+            || forgotten
+            || (admission == Admission::Held && !self.journals(slot))
+        {
             return;
         }
         self.debts.journal.add(
@@ -231,7 +241,10 @@ impl Machine {
             return;
         }
         let origin = self.peers.get(from.0).id.clone();
-        if self.slot_mut(slot).take_number(&origin, number) {
+        let taken_by_others = self.has(Defect::DebitsOfOthersTakenForSeen)
+            && self.slot(slot).taken.iter().any(|taken| taken.number >= number);
+        let new = !taken_by_others && self.slot_mut(slot).take_number(&origin, number);
+        if new && !self.has(Defect::MergeByMaximum) {
             let journals = self.journals(slot);
             for debit in debits {
                 step.store.debit(slot, debit, step.now_us);
