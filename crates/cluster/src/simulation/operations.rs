@@ -43,9 +43,12 @@ impl World {
         let Some(id) = self.links.remove(&(from, to)) else {
             return;
         };
-        if self.node(from).up {
-            self.with(from, |machine, step| machine.link_down(&id, 0, step));
-        }
+        let life = self.node(from).life;
+        self.happen(Event::Down {
+            node: from,
+            life,
+            peer: id,
+        });
     }
 
     /// All connections of a node end.

@@ -41,6 +41,12 @@ pub(super) enum Event {
         a: u8,
         b: u8,
     },
+    /// A node notices that the connection it has made to a peer is gone.
+    Down {
+        node: u8,
+        life: u64,
+        peer: Incarnation,
+    },
     /// A node's peers notice that it is gone.
     Gone {
         node: u8,
@@ -228,7 +234,7 @@ impl World {
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    pub fn happen(&mut self, event: Event) {
         let (kind, node, life) = describe(&event);
         self.trace = (self.trace ^ (self.now_us << 8) ^ (kind << 3) ^ u64::from(node.unwrap_or(9)))
             .wrapping_mul(0x0000_0100_0000_01B3)
@@ -276,6 +282,7 @@ impl World {
                 }
             }
             Event::Frozen { node, slot, .. } => self.with(node, |machine, step| machine.frozen(slot, step)),
+            Event::Down { node, peer, .. } => self.with(node, |machine, step| machine.link_down(&peer, 0, step)),
             Event::Fault(fault) => self.fault(fault),
             Event::Heal { from, to } => {
                 for (at_us, parcel) in self.network.heal(from, to, self.now_us, &mut self.random) {
@@ -669,6 +676,7 @@ fn describe(event: &Event) -> (u64, Option<u8>, Option<u64>) {
         Event::Frozen { node, life, .. } => (10, Some(node), Some(life)),
         Event::Fault(_) => (11, None, None),
         Event::Heal { .. } => (12, None, None),
+        Event::Down { node, life, .. } => (17, Some(node), Some(life)),
         Event::Resume { node, life } => (13, Some(node), Some(life)),
         Event::Start { node } => (14, Some(node), None),
         Event::Ready { node, life } => (15, Some(node), Some(life)),
