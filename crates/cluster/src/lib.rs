@@ -5,11 +5,19 @@
 #![forbid(unsafe_code)]
 
 pub mod circuit;
+mod damping;
 pub mod journal;
 pub mod local;
 mod member;
+mod membership;
+mod ring;
 #[cfg(test)]
 mod simulation;
 pub mod slots;
+mod view;
+pub mod wire;
 
 pub use member::{Epoch, Incarnation, Member, MemberState, SLOTS};
+pub use membership::{ALONE_AFTER_US, LISTEN_US, Membership};
+pub use ring::{LOAD_BOUND_PERCENT, Ring, VIRTUAL_NODES};
+pub use view::{Heard, MAX_MEMBERS, MAX_WEIGHT, View};

@@ -109,9 +109,20 @@ impl Shard {
         !self.holds.by_key.is_empty() || self.holds.frozen.is_some()
     }
 
+    /// Whether a key of a slot is held or lent, or the whole shard is some run's.
+    pub fn has_holds_in(&self, slot: u16) -> bool {
+        self.holds.frozen.is_some() || self.holds.by_key.keys().any(|key| slot_of(key) == slot)
+    }
+
     /// Says whose commands come next: those of a run, or those of nobody.
     pub fn set_running(&mut self, run: Option<RunId>) {
         self.holds.running = run;
+    }
+
+    /// Whether the commands that come now are those of a run.
+    #[inline]
+    pub(crate) fn is_in_run(&self) -> bool {
+        self.holds.running.is_some()
     }
 
     /// Whether commands for a key have to wait, now.

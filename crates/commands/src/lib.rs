@@ -7,6 +7,7 @@
 mod batch;
 mod bits;
 mod blocking;
+mod carry;
 mod check;
 mod client;
 mod client_control;
@@ -68,6 +69,7 @@ mod work;
 
 pub use batch::Batch;
 pub use blocking::Blocking;
+pub use carry::{As, CarryStats, ChangesWritten, Forgotten, JOURNAL_BUCKETS_MAX, Malformed, Owed, Share};
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;

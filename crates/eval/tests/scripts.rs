@@ -56,6 +56,50 @@ fn lua_values_become_replies() {
     }
 }
 
+/// The compiler knows functions that Redis does not have: what is not there cannot be called either.
+#[test]
+fn the_compiler_calls_nothing_that_is_not_there() {
+    let libraries = [
+        (
+            "math",
+            "abs acos asin atan atan2 ceil clamp cos cosh deg exp floor fmod frexp isfinite isinf isnan ldexp lerp log log10 max min \
+             modf pow rad round sign sin sinh sqrt tan tanh",
+        ),
+        (
+            "bit32",
+            "arshift band bnot bor btest bxor byteswap countlz countrz extract lrotate lshift replace rrotate rshift",
+        ),
+        ("string", "byte char len sub"),
+        ("table", "insert unpack"),
+        ("buffer", "readi8 readu8 readi32 readf64 writei8 writeu32 writef64"),
+        (
+            "vector",
+            "abs ceil clamp create cross dot floor lerp magnitude max min normalize sign",
+        ),
+        ("integer", "add band create max mul neg sub tonumber"),
+    ];
+    let members = libraries
+        .iter()
+        .flat_map(|(library, names)| names.split(' ').map(move |name| format!("{library}.{name}")));
+    let globals =
+        "assert getmetatable rawequal rawget rawlen rawset select setmetatable tonumber tostring type typeof unpack";
+    let names = members.chain(globals.split(' ').map(str::to_owned));
+    for name in names {
+        let library = name.split('.').next().unwrap_or_default();
+        let looked_up = format!("local found = rawget(_G, '{library}') ");
+        let member = match name.split_once('.') {
+            Some((_, member)) => format!("found = type(found) == 'table' and rawget(found, '{member}') or nil "),
+            None => String::new(),
+        };
+        let is_there = eval(&format!("{looked_up}{member}return found and 1 or 0")) == ":1";
+        // Whatever each of them takes, one of these is it.
+        let called = ["1, 2, 3", "{}, 2, 3", "{}, nil", "'1', 1", "2.5"]
+            .iter()
+            .any(|arguments| eval(&format!("return pcall(function() {name}({arguments}) end) and 1 or 0")) == ":1");
+        assert_eq!(called, is_there, "{name}");
+    }
+}
+
 #[test]
 fn replies_become_lua_values() {
     for (source, reply) in [

@@ -294,6 +294,13 @@ impl Worker {
         }
     }
 
+    /// Waits until no key of a slot is held or lent.
+    pub async fn until_no_holds(&self, slot: u16) {
+        while self.shard.borrow().has_holds_in(slot) {
+            self.waits.any.notified().await;
+        }
+    }
+
     async fn until_lendable(&self, key: &[u8], run: RunId) {
         while !self.shard.borrow().may_lend(key, run) {
             let notify = self.waits.of(key);
@@ -401,6 +408,7 @@ impl Worker {
                 }
                 KeyJob::Thaw => {
                     self.shard.borrow_mut().freeze(None);
+                    self.waits.any.notify_waiters();
                     self.waits.wake_all();
                 }
                 KeyJob::Watch(db, key, mark, done) => {

@@ -4,7 +4,8 @@
 //! slice is over is set aside: it goes on in a task of its own, a slice at a time like a turn, and the mailbox goes on with the
 //! next job. Batches of one connection keep their order: those that come while one of its batches is aside go behind it.
 
-use crate::remote::{Batch, Job, Replies};
+use crate::cluster::{OpenQueue, Whereabouts};
+use crate::remote::{Batch, Job, Lane, Replies};
 use crate::stretch::Stretch;
 use crate::turn::SLICE;
 use crate::work::{Ran, Work};
@@ -72,7 +73,7 @@ struct Mailbox {
 #[derive(Default)]
 struct Aside {
     /// By connection, while a batch of it is aside: its next batches.
-    waiting: RefCell<HashMap<u64, VecDeque<Posted>>>,
+    waiting: RefCell<HashMap<Lane, VecDeque<Posted>>>,
     /// Batches aside, those that wait included.
     batches: Cell<usize>,
     /// Told when there is one less.
@@ -102,6 +103,9 @@ impl Mailbox {
                 connection,
                 reply_to,
             } => self.run_batch(connection, Posted { batch, reply_to }, slice_started),
+            Job::Instead(standing, batch, reply_to) => {
+                let _ = reply_to.send(worker.decide_all_instead(standing, &batch));
+            }
             Job::Check(db, check, reply_to) => {
                 if worker.shard.borrow().is_blocked(&check.key) {
                     let worker = Rc::clone(worker);
@@ -120,7 +124,7 @@ impl Mailbox {
         }
     }
 
-    fn run_batch(&mut self, connection: Option<u64>, posted: Posted, slice_started: Instant) {
+    fn run_batch(&mut self, connection: Option<Lane>, posted: Posted, slice_started: Instant) {
         if let Some(connection) = connection
             && let Some(waiting) = self.aside.waiting.borrow_mut().get_mut(&connection)
         {
@@ -149,7 +153,7 @@ impl Aside {
     }
 
     /// Brings a batch to its end, and then those of its connection that came meanwhile.
-    async fn go_on(self: Rc<Self>, worker: Rc<Worker>, connection: Option<u64>, mut running: Running) {
+    async fn go_on(self: Rc<Self>, worker: Rc<Worker>, connection: Option<Lane>, mut running: Running) {
         loop {
             running.go_on(&worker).await;
             let stretch = Stretch::long();
@@ -176,45 +180,61 @@ impl Aside {
 struct Running {
     posted: Posted,
     /// Where its commands come from, if that is known.
-    connection: Option<u64>,
+    connection: Option<Lane>,
     /// How many of its commands are answered or queued.
     taken: usize,
     /// What is left of the command that comes next, and its circumstances.
     work: Option<(Work, Env)>,
+    /// The slot of the command that comes next, while that is closing.
+    closing: Option<u16>,
+    /// Says that checks are queued while others run.
+    open_queue: Option<OpenQueue>,
     queue: CheckQueue,
     replies: Replies,
 }
 
 impl Running {
-    fn new(posted: Posted, connection: Option<u64>, mut queue: CheckQueue) -> Self {
+    fn new(posted: Posted, connection: Option<Lane>, mut queue: CheckQueue) -> Self {
         queue.start(true);
         Self {
             replies: Replies {
                 bytes: Vec::new(),
                 ends: Vec::with_capacity(posted.batch.len()),
+                elsewhere: Vec::new(),
             },
             posted,
             connection,
             taken: 0,
             work: None,
+            closing: None,
+            open_queue: None,
             queue,
         }
+    }
+
+    /// The connection of this node that it comes from.
+    fn client(&self) -> Option<u64> {
+        self.connection.and_then(Lane::client)
     }
 
     /// Does what the batch stopped for: brings a command to its end, or waits.
     async fn go_on(&mut self, worker: &Rc<Worker>) {
         if let Some((work, env)) = self.work.take() {
             if let Some((spec, _, _, request)) = self.posted.batch.get(self.taken) {
+                let client = self.client();
                 let out = &mut self.replies.bytes;
                 let started = Instant::now();
                 worker.finish(work, &env, &mut self.queue, spec, request, out).await;
                 let took = started.elapsed();
                 if took >= worker.node.slowlog.slower_than() {
-                    worker.note_slow(took, self.connection, spec, request);
+                    worker.note_slow(took, client, spec, request);
                 }
             }
             self.taken += 1;
             return;
+        }
+        if let Some(slot) = self.closing.take() {
+            return worker.until_open(slot).await;
         }
         tokio::task::yield_now().await;
         if let Some(key) = self.queue.first_key() {
@@ -225,8 +245,20 @@ impl Running {
 
     /// Goes on until the batch is done or the slice is over; no longer than that by more than one policy may take.
     fn run(&mut self, worker: &Rc<Worker>, slice_started: Instant) -> Flow {
+        self.open_queue = None;
+        let flow = self.run_slice(worker, slice_started);
+        if !self.queue.is_empty()
+            && let Some(links) = &worker.links
+        {
+            self.open_queue = Some(links.queues.open());
+        }
+        flow
+    }
+
+    fn run_slice(&mut self, worker: &Rc<Worker>, slice_started: Instant) -> Flow {
         let now_us = worker.node.clock.at(slice_started);
         let slow_from = worker.node.slowlog.slower_than();
+        let client = self.client();
         let mut since = Instant::now();
         let out = &mut self.replies.bytes;
         while let Some((spec, db, proto, request)) = self.posted.batch.get(self.taken) {
@@ -236,6 +268,31 @@ impl Running {
                 worker.shard.borrow().warm_for(next);
             }
             let env = worker.env(now_us, db, proto);
+            let whereabouts = worker.whereabouts(spec, request);
+            if whereabouts != Whereabouts::Here {
+                let flow = worker.shard.borrow_mut().flush(&env, &mut self.queue, out);
+                if flow != Flow::Done {
+                    return flow;
+                }
+            }
+            match whereabouts {
+                Whereabouts::Here => {}
+                Whereabouts::Closing(slot) => {
+                    self.closing = Some(slot);
+                    return Flow::Wait;
+                }
+                // A peer looks for it itself.
+                Whereabouts::Elsewhere(_) if matches!(self.connection, Some(Lane::Peer(..))) => {
+                    self.replies.elsewhere.push(self.taken as u32);
+                    self.queue.note_end(out.len());
+                    self.taken += 1;
+                    continue;
+                }
+                Whereabouts::Elsewhere(place) => {
+                    self.work = Some((Work::Elsewhere(place), env));
+                    return Flow::Yield;
+                }
+            }
             match worker.try_run(&env, &mut self.queue, spec, request, out) {
                 Ran::Done => self.taken += 1,
                 Ran::FlushFirst => {
@@ -256,7 +313,7 @@ impl Running {
                 let took = now.saturating_duration_since(since);
                 since = now;
                 if took >= slow_from {
-                    worker.note_slow(took, self.connection, spec, request);
+                    worker.note_slow(took, client, spec, request);
                 }
                 if now.saturating_duration_since(slice_started) >= SLICE && self.taken < self.posted.batch.len() {
                     return Flow::Yield;

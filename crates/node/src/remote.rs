@@ -1,5 +1,6 @@
 //! Commands on their way to another worker's shard, and their replies on the way back.
 
+use crate::cluster::Standing;
 use tokio::sync::oneshot;
 use tollgate_commands::{CommandError, DirectAnswer, DirectCheck};
 
@@ -12,6 +13,8 @@ pub struct Replies {
     pub bytes: Vec<u8>,
     /// Where each ends.
     pub ends: Vec<u32>,
+    /// The commands, by ascending index, that were not run since their slots are elsewhere; of a batch that a peer sent.
+    pub elsewhere: Vec<u32>,
 }
 
 impl Replies {
@@ -27,6 +30,25 @@ impl Replies {
     }
 }
 
+/// Where batches come from that are run in the order in which they were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// A connection of this node.
+    Client(u64),
+    /// One of the connections of a peer, by the peer's and its own number.
+    Peer(u32, u64),
+}
+
+impl Lane {
+    /// The connection, if it is one of this node.
+    pub fn client(self) -> Option<u64> {
+        match self {
+            Self::Client(connection) => Some(connection),
+            Self::Peer(..) => None,
+        }
+    }
+}
+
 /// What a check that is no command came to.
 pub type CheckResult = Result<DirectAnswer, CommandError>;
 
@@ -38,10 +60,12 @@ pub enum Job {
         /// The commands.
         batch: Batch,
         /// The connection they come from, if it may send more before it has the replies: its batches are run in order.
-        connection: Option<u64>,
+        connection: Option<Lane>,
         /// Who waits for the replies.
         reply_to: oneshot::Sender<Replies>,
     },
+    /// Decide these checks in place of their holder.
+    Instead(Standing, Batch, oneshot::Sender<Replies>),
     /// Decide one check, in that database.
     Check(u8, DirectCheck, oneshot::Sender<CheckResult>),
 }

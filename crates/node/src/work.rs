@@ -3,6 +3,7 @@
 //! [`Worker::try_run`] does what can be done at once, which for most commands is all. What is left is [`Work`], which
 //! [`Worker::finish`] brings to its end while others go on.
 
+use crate::cluster::Whereabouts;
 use crate::limits::Bound;
 use crate::loans::Keys;
 use crate::stretch::Stretch;
@@ -40,12 +41,29 @@ pub enum Ran {
 pub enum Work {
     /// It has not begun: this key of it is held.
     Held(Box<[u8]>),
+    /// It has not begun, and can.
+    Ready,
     /// It has not begun: its keys are in several shards.
     Borrow,
+    /// It has not begun: one of its keys is in that slot, which is closing.
+    Closing(u16),
+    /// It has not begun: its keys are in that place, which is no worker of this node.
+    Elsewhere(usize),
     /// It has begun, on keys that it holds.
     Rest(Box<dyn Rest>, Keys),
     /// A script.
     Script(Box<ScriptWork>),
+}
+
+impl Work {
+    /// What there is to do for a command whose keys are not here.
+    pub fn of(whereabouts: Whereabouts) -> Self {
+        match whereabouts {
+            Whereabouts::Here => Self::Ready,
+            Whereabouts::Closing(slot) => Self::Closing(slot),
+            Whereabouts::Elsewhere(place) => Self::Elsewhere(place),
+        }
+    }
 }
 
 /// A script under way.
@@ -85,9 +103,10 @@ impl Worker {
             Run::Script(_) | Run::Keys(_) if !queue.is_empty() => return Ran::FlushFirst,
             Run::Script(command) => {
                 let ran = match self.new_script(env, command, request) {
+                    // Most are done at once, and need no memory of their own.
                     Ok(mut script) => match script.slice(self, request, out) {
                         true => Ran::Done,
-                        false => Ran::Later(Work::Script(script)),
+                        false => Ran::Later(Work::Script(Box::new(script))),
                     },
                     Err(error) => {
                         error.write(out, env.proto);
@@ -147,8 +166,15 @@ impl Worker {
         let mut env = *env;
         loop {
             match work {
-                Work::Held(key) => {
-                    self.until_free(&key, None).await;
+                Work::Ready | Work::Held(_) => {
+                    if let Work::Held(key) = &work {
+                        self.until_free(key, None).await;
+                    }
+                    let whereabouts = self.whereabouts(spec, request);
+                    if whereabouts != Whereabouts::Here {
+                        work = Work::of(whereabouts);
+                        continue;
+                    }
                     env.now_us = self.node.clock.now_us();
                     match self.try_run(&env, queue, spec, request, out) {
                         Ran::Done => return,
@@ -156,6 +182,15 @@ impl Worker {
                         // A check that was queued: it is decided with the others.
                         Ran::FlushFirst => return,
                     }
+                }
+                Work::Closing(slot) => {
+                    self.until_open(slot).await;
+                    work = Work::of(self.whereabouts(spec, request));
+                }
+                Work::Elsewhere(place) => {
+                    self.forward_alone(place, &env, spec, request, out).await;
+                    queue.note_end(out.len());
+                    return;
                 }
                 Work::Borrow => {
                     let run = self.next_run();
@@ -247,15 +282,15 @@ impl Worker {
         env: &Env,
         command: ScriptCommand,
         request: Request<'_>,
-    ) -> Result<Box<ScriptWork>, CommandError> {
+    ) -> Result<ScriptWork, CommandError> {
         let run = self.next_run();
-        Ok(Box::new(ScriptWork {
+        Ok(ScriptWork {
             run: self.prepare_script(env, command, request, run)?,
             keys: Keys::new(self, run),
             wanted: Vec::new(),
             needs: None,
             rounds: 0,
-        }))
+        })
     }
 
     /// Prepares a script's run.
@@ -362,7 +397,7 @@ impl Worker {
             Needs::Node(db) => Some(*db),
             Needs::Key(need) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 => match need.space {
                 Space::Db(db) => Some(db),
-                Space::Rule(_) => Some(env.db),
+                Space::Rule(_) | Space::StandIn(_) => Some(env.db),
             },
             Needs::Key(_) => None,
         };
@@ -370,7 +405,7 @@ impl Worker {
             let together = script.wanted.len().max(LENT_TOGETHER);
             let names = match need.space {
                 Space::Db(db) => script.run.names(db),
-                Space::Rule(_) => None,
+                Space::Rule(_) | Space::StandIn(_) => None,
             };
             let others = names.into_iter().flat_map(|names| names.from(&need.key, together));
             let others: Vec<KeyNeed> = others
@@ -422,8 +457,12 @@ impl Worker {
     pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> bool {
         let mut waited = false;
         let mut env = *env;
+        let mut open_queue = None;
         loop {
             let flow = self.shard.borrow_mut().flush(&env, queue, out);
+            if flow != Flow::Done && open_queue.is_none() {
+                open_queue = self.links.as_ref().map(|links| links.queues.open());
+            }
             match flow {
                 Flow::Done => return waited,
                 Flow::Yield => tokio::task::yield_now().await,

@@ -2,12 +2,13 @@
 
 use crate::arena::Arena;
 use crate::blocks::Content;
+use crate::changes::{Changes, Role};
 use crate::entry::{
     self, Bucket, BucketIn, Entry, EntryRef, EntryView, MAX_BLOB_BYTES, New, Numbers, State, StateError,
 };
 use crate::expiry::{Base, Expiry};
 use crate::grave::Grave;
-use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, Keyspace, Space};
+use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, KeyMemo, Keyspace, Space};
 use crate::layout::Bounds;
 use crate::page::{PageRef, Spot};
 use crate::rebuild::Workshop;
@@ -24,9 +25,20 @@ pub struct SlotMeta {
     pub epoch: u64,
     /// What to add to the node's clock for the slot's clock, in microseconds.
     pub clock_offset_us: i64,
-    /// Counts the changes to entries of the slot; an entry's `mark` is its value at the entry's last change. It wraps.
-    pub changes: u32,
+    /// Position in the log of changes of the slot's newest record, 0 for none.
+    pub(crate) last_change: u64,
+    /// The number of the period that changes now fall into, which is the `mark` of the entries that have changed in it. It wraps.
+    pub(crate) period: u32,
+    /// What the store is to the slot.
+    pub(crate) role: Role,
+    /// Whether its changes are listed.
+    pub(crate) tracked: bool,
+    /// Whether it is in the list of changed slots.
+    pub(crate) listed: bool,
 }
+
+// There are 16,384 of them.
+const _: () = assert!(size_of::<SlotMeta>() == 32);
 
 impl SlotMeta {
     /// The slot's clock when the node's reads `node_us`.
@@ -68,6 +80,8 @@ pub(crate) struct Table {
     pub(crate) maps: Box<[SlotMap]>,
     pub(crate) arena: Arena,
     pub(crate) live: usize,
+    /// How many of the live entries are of slots that are not held.
+    pub(crate) hidden: usize,
 }
 
 /// Blocks moved after one change, which frees no more than two (a merge): what holes are left wait for the next.
@@ -78,11 +92,17 @@ impl Table {
         size_class(size_of_val(&*self.maps))
     }
 
+    /// Entries of slots that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.live - self.hidden
+    }
+
     #[inline]
     fn find(&self, local: usize, key: &Key) -> Option<(u32, Spot)> {
         self.maps.get(local)?.find(key, &self.arena)
     }
 
+    #[inline]
     pub(crate) fn page(&self, local: usize, number: u32) -> PageRef<'_> {
         self.maps[local].page(number).view(&self.arena)
     }
@@ -128,6 +148,7 @@ pub struct Store {
     pub(crate) bytes: usize,
     pub(crate) grave: Grave,
     pub(crate) sweep_at: crate::sweep::SweepPosition,
+    pub(crate) changes: Changes,
     /// Counts what makes places invalid.
     pub(crate) generation: u64,
     /// What was found last: a command asks for the same key several times.
@@ -166,10 +187,11 @@ impl Store {
             first_slot: slots.start,
             own_slots: slots.len() as u16,
             hasher: Hasher::new(seed),
-            base: Base { us: base_us },
+            base: Base::before(base_us),
             bounds,
             grave: Grave::default(),
             sweep_at: Default::default(),
+            changes: Changes::default(),
             generation: 0,
             last_found: Cell::new(None),
         }
@@ -214,6 +236,20 @@ impl Store {
     /// [`KeyError`]: too long, of a slot that is not here, or of a database that does not exist.
     pub fn key<'a>(&self, space: Space, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
         self.key_in_slot(space, slot_of(bytes), bytes)
+    }
+
+    /// As [`Store::key`], for one that was perhaps the last that was prepared with this memo, which must be this store's.
+    ///
+    /// # Errors
+    /// As [`Store::key`].
+    #[inline]
+    pub fn key_again<'a>(&self, memo: &mut KeyMemo, space: Space, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
+        if let Some(key) = memo.recall(space, bytes) {
+            return Ok(key);
+        }
+        let key = self.key(space, bytes)?;
+        memo.learn(&key);
+        Ok(key)
     }
 
     /// Prepares a key whose slot is already known to be `slot`.
@@ -330,7 +366,10 @@ impl Store {
         view_of(
             self.base,
             place.keyspace,
-            self.slot_at(usize::from(place.local_slot)),
+            (
+                self.slot_at(usize::from(place.local_slot)),
+                self.metas[usize::from(place.local_slot)].role,
+            ),
             self.entry(place),
         )
     }
@@ -356,14 +395,17 @@ impl Store {
         let table = &mut self.tables[usize::from(place.keyspace)];
         let page = table.maps[local].page_mut(place.page);
         let expiry = self.base.round_up(expiry);
-        let mark = self.metas[local].changes.wrapping_add(1);
+        let mark = self.metas[local].period;
         let mut view = page.view_mut(&mut table.arena);
         let (bytes, _) = view.entry_mut(place.spot.offset);
+        let before = entry::mark(bytes);
         if !entry::update(bytes, params, expiry, pinned, mark, numbers) {
             return false;
         }
         page.min_expiry = page.min_expiry.min(expiry.0);
-        self.metas[local].changes = mark;
+        if before != mark {
+            self.list_marked(place);
+        }
         true
     }
 
@@ -385,7 +427,7 @@ impl Store {
             return Err(StateError::BlobTooLong { bytes: blob.len() });
         }
         let local = self.local(key.slot);
-        let mark = self.next_mark(local);
+        let mark = self.metas[local].period;
         let value = BucketIn {
             params,
             expiry: self.base.round_up(expiry),
@@ -396,6 +438,11 @@ impl Store {
         self.allocate(key.keyspace);
         let table = &mut self.tables[usize::from(key.keyspace)];
         let found = table.find(local, key);
+        let is_listed = found.is_some_and(|(page, spot)| table.page(local, page).entry(spot.offset).mark() == mark);
+        if !is_listed {
+            self.list_key(key, local);
+        }
+        let table = &mut self.tables[usize::from(key.keyspace)];
         let (map, shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
         let rewritten = found.filter(|&(page, spot)| {
@@ -416,7 +463,7 @@ impl Store {
         }
         if let Some(found) = found {
             let place = self.place(key.keyspace, local, found);
-            let block = self.remove_entry(place);
+            let block = self.take_entry(place);
             self.grave.bury(block);
         }
         Ok(self.insert_entry(key, local, &mut New::Bucket(&value)))
@@ -432,14 +479,21 @@ impl Store {
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live += 1;
+        table.hidden += usize::from(self.metas[local].role != Role::Held);
         self.generation += 1;
         self.place(key.keyspace, local, at)
     }
 
-    /// Removes the entry at a place, and returns its block.
+    /// Removes the entry at a place, lists that, and returns its block.
     pub(crate) fn remove_entry(&mut self, place: Place) -> Option<Content> {
+        self.check(place);
+        self.list_place(place);
+        self.take_entry(place)
+    }
+
+    /// Takes the entry at a place out, and returns its block.
+    fn take_entry(&mut self, place: Place) -> Option<Content> {
         let local = usize::from(place.local_slot);
-        self.next_mark(local);
         let table = &mut self.tables[usize::from(place.keyspace)];
         let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
@@ -447,14 +501,9 @@ impl Store {
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live -= 1;
+        table.hidden -= usize::from(self.metas[local].role != Role::Held);
         self.generation += 1;
         block
-    }
-
-    pub(crate) fn next_mark(&mut self, local: usize) -> u32 {
-        let changes = &mut self.metas[local].changes;
-        *changes = changes.wrapping_add(1);
-        *changes
     }
 
     fn allocate(&mut self, keyspace: u8) {
@@ -495,9 +544,9 @@ impl Store {
         after < before
     }
 
-    /// Number of entries of a keyspace.
+    /// Number of entries of a keyspace in slots that are held ([`Role`]).
     pub fn len(&self, keyspace: Keyspace) -> usize {
-        self.table(keyspace).map_or(0, |table| table.live)
+        self.table(keyspace).map_or(0, Table::held)
     }
 
     /// Whether a keyspace has no entry.
@@ -539,11 +588,12 @@ impl Store {
 }
 
 /// An entry as callers see it.
-pub(crate) fn view_of(base: Base, keyspace: u8, slot: u16, entry: EntryRef<'_>) -> EntryView<'_> {
+pub(crate) fn view_of(base: Base, keyspace: u8, (slot, role): (u16, Role), entry: EntryRef<'_>) -> EntryView<'_> {
     let (rule, _) = entry.key();
     EntryView {
         space: key::space(keyspace, rule.unwrap_or(0)),
         slot,
+        role,
         entry: match entry.value() {
             Some(stored) => Entry::Value(stored),
             None => Entry::Bucket(entry.bucket(base.expiry(entry.expiry()))),

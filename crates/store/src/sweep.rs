@@ -1,6 +1,7 @@
 //! Dropping what has expired, a little at a time.
 
 use crate::arena::Arena;
+use crate::changes::Role;
 use crate::entry::EntryView;
 use crate::expiry::Coarse;
 use crate::key::KEYSPACES;
@@ -82,13 +83,17 @@ impl Store {
         };
         progress.examined += usize::from(page.live);
         let base = self.base;
+        let role = self.metas[local_slot].role;
         let before = map.allocated_bytes();
         let dropped = map.sweep_page(number, now, &mut shop, &mut self.grave, &mut |entry| {
-            may_go(view_of(base, keyspace as u8, slot, entry))
+            may_go(view_of(base, keyspace as u8, (slot, role), entry))
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live -= dropped;
+        if role != Role::Held {
+            table.hidden -= dropped;
+        }
         progress.dropped += dropped;
         true
     }

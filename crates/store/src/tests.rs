@@ -1,6 +1,7 @@
 //! Tests of the whole store.
 
 mod crowds;
+mod follow;
 mod model;
 mod properties;
 mod single;

@@ -60,7 +60,7 @@ impl Store {
         self.check(place);
         let local = usize::from(place.local_slot);
         let base = self.base;
-        let mark = self.metas[local].changes.wrapping_add(1);
+        let mark = self.metas[local].period;
         let table = &mut self.tables[usize::from(place.keyspace)];
         let (map, shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
@@ -73,15 +73,17 @@ impl Store {
                 (changed, stored.expires)
             })?;
             let coarse = base.round_up(expires);
+            let is_listed = entry::mark(bytes) == mark;
             entry::mark_value(bytes, coarse, mark);
             page.min_expiry = page.min_expiry.min(coarse.0);
-            Some(changed)
+            Some((changed, is_listed))
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
-        if changed.is_some() {
-            self.metas[local].changes = mark;
+        let (changed, is_listed) = changed?;
+        if !is_listed {
+            self.list_marked(place);
         }
-        changed
+        Some(changed)
     }
 
     /// Sets until when the value at a place exists, and marks the entry as changed; `false` if a bucket is there.
@@ -89,7 +91,7 @@ impl Store {
         self.check(place);
         let local = usize::from(place.local_slot);
         let coarse = self.base.round_up(expires);
-        let mark = self.metas[local].changes.wrapping_add(1);
+        let mark = self.metas[local].period;
         let table = &mut self.tables[usize::from(place.keyspace)];
         let page = table.maps[local].page_mut(place.page);
         let mut view = page.view_mut(&mut table.arena);
@@ -99,9 +101,12 @@ impl Store {
             return false;
         };
         stored.expires = expires;
+        let is_listed = entry::mark(bytes) == mark;
         entry::mark_value(bytes, coarse, mark);
         page.min_expiry = page.min_expiry.min(coarse.0);
-        self.metas[local].changes = mark;
+        if !is_listed {
+            self.list_marked(place);
+        }
         true
     }
 
@@ -112,7 +117,8 @@ impl Store {
     pub fn insert_value(&mut self, key: &Key, taken: Taken) -> Place {
         debug_assert!(self.find(key).is_none());
         let local = self.local(key.slot());
-        let mark = self.next_mark(local);
+        self.list_key(key, local);
+        let mark = self.metas[local].period;
         let expiry = self.base.round_up(taken.expires);
         let stored = Box::new(StoredValue {
             key: key.bytes().into(),

@@ -221,6 +221,11 @@ impl Machine {
         self.first..self.first + self.slots.len() as u16
     }
 
+    /// Whether this node holds a slot, or has offered it and not seen it taken.
+    pub fn is_held(&self, slot: u16) -> bool {
+        self.find(slot).is_some_and(|state| state.held().is_some())
+    }
+
     /// How many slots this node holds, those that it has offered and not seen taken included.
     pub fn held(&self) -> usize {
         self.slots.iter().filter(|slot| slot.held().is_some()).count()

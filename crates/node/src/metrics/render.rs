@@ -6,6 +6,7 @@ use super::text::MetricType::{Counter, Gauge};
 use super::text::{Exposition, seconds};
 use super::{Histogram, Metrics, PolicyFaultKind, WorkerCounters};
 use crate::limits::Bound;
+use tollgate_cluster::wire::Refusal;
 
 impl Metrics {
     /// All metrics as Prometheus text.
@@ -15,7 +16,9 @@ impl Metrics {
         self.render_work(&mut text);
         self.render_store(&mut text);
         self.render_connections(&mut text);
+        self.render_peers(&mut text);
         self.render_limits(&mut text);
+        self.render_gossip(&mut text);
         self.render_process(&mut text);
         text.finish()
     }
@@ -59,6 +62,24 @@ impl Metrics {
             Counter,
             "Batches in which commands went to the shard of another worker.",
             self.sum(|worker| &worker.forwarded_batches),
+        );
+        text.single(
+            "tollgate_heir_decisions_total",
+            Counter,
+            "Checks decided on a replica, in place of a holder that did not answer.",
+            self.sum(|worker| &worker.decided_as_heir),
+        );
+        text.single(
+            "tollgate_local_decisions_total",
+            Counter,
+            "Checks decided by this node's share of the limit, since neither holder nor heir answered.",
+            self.sum(|worker| &worker.decided_locally),
+        );
+        text.single(
+            "tollgate_peer_deadlines_missed_total",
+            Counter,
+            "Answers of peers that were not there when they were due.",
+            self.sum(|worker| &worker.peer_deadlines),
         );
         text.single(
             "tollgate_rounds_total",
@@ -114,6 +135,43 @@ impl Metrics {
         let name = "tollgate_shard_longest_stretch_seconds";
         text.family(name, Gauge, "The longest such stretch since the start, by shard.");
         self.by_shard(text, name, |worker| seconds(worker.longest_stretch_ns.get()));
+    }
+
+    fn render_gossip(&self, text: &mut Exposition) {
+        let gossip = &self.gossip;
+        let name = "tollgate_members";
+        text.family(
+            name,
+            Gauge,
+            "Members of the cluster that this node takes to be alive, itself too, by state.",
+        );
+        for (state, count) in [
+            ("joining", &gossip.joining),
+            ("ready", &gossip.ready),
+            ("leaving", &gossip.leaving),
+        ] {
+            text.sample(name, &[("state", state)], count.get());
+        }
+        let name = "tollgate_gossip_datagrams_total";
+        text.family(
+            name,
+            Counter,
+            "Datagrams of gossip: sent, received, refused (not sealed with this cluster's secret, or no gossip), failed.",
+        );
+        for (what, count) in [
+            ("sent", &gossip.sent),
+            ("received", &gossip.received),
+            ("refused", &gossip.refused),
+            ("failed", &gossip.errors),
+        ] {
+            text.sample(name, &[("what", what)], count.get());
+        }
+        text.single(
+            "tollgate_views_total",
+            Counter,
+            "Changes of this node's view of the cluster.",
+            gossip.views.get(),
+        );
     }
 
     fn render_store(&self, text: &mut Exposition) {
@@ -176,6 +234,45 @@ impl Metrics {
             "Bytes written to clients.",
             self.sum(|worker| &worker.sent_bytes),
         );
+    }
+
+    fn render_peers(&self, text: &mut Exposition) {
+        let name = "tollgate_peer_connections";
+        text.family(name, Gauge, "Connections to and from other nodes, by worker.");
+        for (worker, counters) in self.workers.iter().enumerate() {
+            text.sample(name, &[("worker", &worker.to_string())], counters.peer_connections());
+        }
+        let name = "tollgate_peer_frames_total";
+        text.family(name, Counter, "Messages between nodes, by direction.");
+        text.sample(name, &[("direction", "in")], self.sum(|worker| &worker.peer_frames_in));
+        text.sample(
+            name,
+            &[("direction", "out")],
+            self.sum(|worker| &worker.peer_frames_out),
+        );
+        let name = "tollgate_peer_bytes_total";
+        text.family(name, Counter, "Bytes between nodes, by direction.");
+        text.sample(name, &[("direction", "in")], self.sum(|worker| &worker.peer_bytes_in));
+        text.sample(name, &[("direction", "out")], self.sum(|worker| &worker.peer_bytes_out));
+        text.single(
+            "tollgate_peer_unknown_messages_total",
+            Counter,
+            "Messages of kinds that this version does not know.",
+            self.sum(|worker| &worker.peer_unknown_kinds),
+        );
+        let name = "tollgate_peer_refused_total";
+        text.family(
+            name,
+            Counter,
+            "Connections between nodes that did not come about, by reason.",
+        );
+        for reason in Refusal::REASONS {
+            text.sample(
+                name,
+                &[("reason", reason)],
+                self.sum(|worker| worker.peer_refusals(reason)),
+            );
+        }
     }
 
     fn render_limits(&self, text: &mut Exposition) {

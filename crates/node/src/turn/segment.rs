@@ -9,8 +9,15 @@ use tollgate_commands::{Env, Session, Spec};
 use tollgate_protocol::Request;
 
 impl Turn<'_> {
-    pub(super) fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
+    pub(super) async fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        if self.direct {
+            // What came before is answered first; from here on it matters where each reply ends.
+            self.flush(env).await;
+            self.direct = false;
+            self.buffers.queue.start(true);
+        }
         let buffers = &mut *self.buffers;
+        buffers.make_room_for(owner);
         if buffers.outgoing[owner].is_empty() {
             buffers.numbers[owner] = buffers.sent.len();
             buffers.sent.push(Sent::Collecting);
@@ -27,7 +34,7 @@ impl Turn<'_> {
     fn send(&mut self, owner: usize) {
         let batch = std::mem::take(&mut self.buffers.outgoing[owner]);
         let commands = batch.len() as u64;
-        let posted = self.worker.node.post_batch(owner, batch, Some(self.connection));
+        let posted = self.worker.post(owner, batch, self.connection);
         self.buffers.sent[self.buffers.numbers[owner]] = match posted {
             Ok(replies) => {
                 let counters = self.worker.counters();
@@ -63,7 +70,7 @@ impl Turn<'_> {
         if !self.buffers.queue.is_empty() {
             self.flush(&env).await;
         }
-        if self.alone {
+        if self.direct {
             return;
         }
         let mut batches = Vec::with_capacity(self.buffers.sent.len());
@@ -99,6 +106,7 @@ impl Turn<'_> {
         }
         local.clear();
         order.clear();
-        queue.start(!self.alone);
+        queue.start(false);
+        self.direct = true;
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_values::{HashSeed, Set, Value};
 
 /// A hash tag for each of a few slots, so that slots are crowded.
-const TAGS: [&str; 4] = ["{a}", "{b}", "{c}", "{d}"];
+pub(super) const TAGS: [&str; 4] = ["{a}", "{b}", "{c}", "{d}"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
@@ -155,7 +155,7 @@ pub(super) fn steps() -> impl Strategy<Value = Step> {
 
 pub(super) struct Pair {
     pub(super) store: Store,
-    model: BTreeMap<Name, Entry>,
+    pub(super) model: BTreeMap<Name, Entry>,
 }
 
 impl Pair {
