@@ -46,37 +46,27 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-#[test]
-fn simulation_of_many_seeds() {
-    let seeds: Vec<u64> = match number("SEED") {
+/// The seeds to run: `SEED=n` one, else `SEEDS=n` of them from `FIRST=n` on.
+fn seeds() -> Vec<u64> {
+    match number("SEED") {
         Some(seed) => vec![seed],
         None => {
             let first = number("FIRST").unwrap_or(0);
             (first..first + number("SEEDS").unwrap_or(8)).collect()
         }
-    };
+    }
+}
+
+#[test]
+fn simulation_of_many_seeds() {
+    let seeds = seeds();
     let threads = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(seeds.len());
-    let failed: Vec<(u64, String)> = std::thread::scope(|scope| {
+    let runs: Vec<(u64, Run)> = std::thread::scope(|scope| {
         let part = |thread: usize| {
             let mine: Vec<u64> = seeds.iter().copied().skip(thread).step_by(threads).collect();
-            scope.spawn(move || {
-                let mut failed = Vec::new();
-                for &seed in &mine {
-                    let run = run(seed, None);
-                    if number("SEED").is_some() {
-                        println!(
-                            "seed {seed}, {:?}: {:#?}, trace {:016x}",
-                            profile(seed),
-                            run.counts,
-                            run.trace
-                        );
-                    }
-                    failed.extend(run.violation.map(|violation| (seed, violation)));
-                }
-                failed
-            })
+            scope.spawn(move || mine.into_iter().map(|seed| (seed, run(seed, None))).collect::<Vec<_>>())
         };
         let running: Vec<_> = (0..threads).map(part).collect();
         running
@@ -84,8 +74,24 @@ fn simulation_of_many_seeds() {
             .flat_map(|thread| thread.join().expect("a run ends"))
             .collect()
     });
-    for (seed, violation) in &failed {
-        println!("seed {seed} ({:?}): {violation}", profile(*seed));
+    for profile in [Profile::Planned, Profile::Cuts, Profile::Chaos] {
+        let of_profile: Vec<&Run> = runs
+            .iter()
+            .filter(|(seed, _)| self::profile(*seed) == profile)
+            .map(|(_, run)| run)
+            .collect();
+        let mut sum = Counts::default();
+        of_profile.iter().for_each(|run| sum.add(&run.counts));
+        println!("{profile:?}, {} seeds: {sum}", of_profile.len());
+    }
+    let failed: Vec<&(u64, Run)> = runs.iter().filter(|(_, run)| run.violation.is_some()).collect();
+    for (seed, run) in &failed {
+        let violation = run.violation.as_deref().unwrap_or_default();
+        println!(
+            "seed {seed} ({:?}, trace {:016x}): {violation}",
+            profile(*seed),
+            run.trace
+        );
     }
     assert!(failed.is_empty(), "{} of {} seeds failed", failed.len(), seeds.len());
 }

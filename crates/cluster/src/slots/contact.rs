@@ -103,6 +103,7 @@ impl Machine {
             Role::Away
         };
         let state = self.slot_mut(slot);
+        state.gave = planned;
         if matches!(role, Role::Away) {
             state.taken.clear();
         }

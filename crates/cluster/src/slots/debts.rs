@@ -66,29 +66,32 @@ impl Machine {
                 .is_some_and(|state| state.held().is_some_and(|held| held.overdue))
     }
 
-    /// Tokens of a bucket were admitted at this node.
+    /// Tokens of a bucket were admitted at this node, now or lately: what it admitted as the holder may be told after it has lost the slot.
     pub fn admitted(&mut self, slot: u16, admission: Admission, bucket: Bytes, parameters: Bytes, tokens: u64) {
-        let forgotten = match admission {
-            Admission::Heir => self.has(Defect::StandInNotJournalled),
-            Admission::Local => self.has(Defect::LocalNotJournalled),
-            Admission::Held => false,
+        let Some(state) = self.find(slot) else { return };
+        let admission = match admission {
+            Admission::Held if state.held().is_some() => admission,
+            // The winner of the slot knows nothing of it.
+            Admission::Held if !state.gave => Admission::Local,
+            Admission::Held => return,
+            Admission::Heir | Admission::Local => admission,
         };
-        if self.find(slot).is_none()
-            || tokens == 0
-            || forgotten
-            || (admission == Admission::Held && !self.journals(slot))
-        {
-            return;
+        let wanted = match admission {
+            Admission::Held => self.journals(slot),
+            Admission::Heir => !self.has(Defect::StandInNotJournalled),
+            Admission::Local => !self.has(Defect::LocalNotJournalled),
+        };
+        if wanted && tokens > 0 {
+            self.debts.journal.add(
+                slot,
+                admission,
+                &Debit {
+                    bucket,
+                    parameters,
+                    tokens,
+                },
+            );
         }
-        self.debts.journal.add(
-            slot,
-            admission,
-            &Debit {
-                bucket,
-                parameters,
-                tokens,
-            },
-        );
     }
 
     /// How many tokens were forgotten because a journal was full, and how many buckets it has.
