@@ -108,6 +108,13 @@ impl World {
             *self.oracle.apart.entry((life, key)).or_default() += cost;
         }
         let slot = key % SLOTS;
+        if self.watched == Some(slot) {
+            println!(
+                "journals {} at {node}: {:?}",
+                self.node(node).machine.journals(slot),
+                self.node(node).machine.journalled()
+            );
+        }
         let bucket = Bytes::copy_from_slice(&key.to_le_bytes());
         self.node_mut(node)
             .machine

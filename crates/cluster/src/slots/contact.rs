@@ -237,7 +237,7 @@ impl Machine {
         for claim in claims {
             let holder = match &claim.holder {
                 None => None,
-                Some(id) => match self.peers.meet(id) {
+                Some(id) => match self.peers.meet(id, step.now_us) {
                     Life::Current(peer) => Some(peer),
                     Life::Over => None,
                     Life::New(peer) => {

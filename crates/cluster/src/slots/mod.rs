@@ -251,7 +251,7 @@ impl Machine {
 
     /// Finds the peer of a message or link; `None` if that life of it is over. A new life ends the one before.
     fn meet(&mut self, id: &Incarnation, step: &mut Step<'_>) -> Option<PeerIx> {
-        match self.peers.meet(id) {
+        match self.peers.meet(id, step.now_us) {
             Life::Current(peer) => Some(peer),
             Life::Over => None,
             Life::New(peer) => {

@@ -61,7 +61,9 @@ impl Machine {
         }
         let slots = &self.slots;
         self.peers
-            .forget(|peer| slots.iter().any(|slot| slot.belief.holder == Some(peer)));
+            .forget(step.now_us.saturating_sub(self.settings.missing_us), |peer| {
+                slots.iter().any(|slot| slot.belief.holder == Some(peer))
+            });
     }
 
     fn change_members(&mut self, now: &[(PeerIx, bool)], now_us: u64) {
