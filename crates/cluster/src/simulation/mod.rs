@@ -2,7 +2,11 @@
 //!
 //! `make simulate` runs 1,000 seeds; `make simulate SEED=n` runs one and says what happened.
 
+mod decisions;
+mod effects;
 mod faults;
+mod judging;
+mod lives;
 mod membership;
 mod network;
 mod node;

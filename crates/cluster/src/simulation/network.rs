@@ -6,6 +6,18 @@ use crate::member::Incarnation;
 use crate::slots::Message;
 use std::collections::BTreeMap;
 
+/// Who sends by which connection, and to whom.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    /// Who has made the connection, and to whom.
+    pub maker: (u8, u8),
+    pub from: u8,
+    /// The life of the receiver.
+    pub life: u64,
+    /// The life of the sender.
+    pub sender: Incarnation,
+}
+
 /// What nodes send each other.
 #[derive(Debug, Clone)]
 pub(super) enum Packet {
@@ -153,16 +165,13 @@ impl Network {
     }
 
     /// Sends by the connection that `maker.0` has made to `maker.1`; when it arrives, if it is not lost and not stalled.
-    pub fn send(
-        &mut self,
-        maker: (u8, u8),
-        from: u8,
-        life: u64,
-        sender: Incarnation,
-        packet: Packet,
-        now_us: u64,
-        random: &mut Random,
-    ) -> Option<(u64, Parcel)> {
+    pub fn send(&mut self, way: Way, packet: Packet, now_us: u64, random: &mut Random) -> Option<(u64, Parcel)> {
+        let Way {
+            maker,
+            from,
+            life,
+            sender,
+        } = way;
         let direction = usize::from(maker.0 != from);
         let to = if direction == 0 { maker.1 } else { maker.0 };
         let cut = self.is_cut(from, to);

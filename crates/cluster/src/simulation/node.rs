@@ -57,6 +57,9 @@ pub(super) struct Node {
     pub paused: bool,
     /// When the life before ended without warning.
     pub crashed_us: Option<u64>,
+    /// Since when it has been awake after a long pause without a peer having confirmed that it is a member.
+    pub unconfirmed_since_us: Option<u64>,
+    pub paused_us: u64,
     /// What came while it was paused.
     pub backlog: VecDeque<super::world::Event>,
     pub state: MemberState,
@@ -93,6 +96,8 @@ impl Node {
             up: true,
             paused: false,
             crashed_us: None,
+            unconfirmed_since_us: None,
+            paused_us: 0,
             backlog: VecDeque::new(),
             state: MemberState::Joining,
             clock_offset_us,

@@ -9,7 +9,7 @@ use crate::member::MemberState;
 const GAP_BEFORE_US: u64 = 150_000;
 const GAP_AFTER_US: u64 = 450_000;
 /// The most messages of machines in one second of the simulation.
-const MESSAGES_MAX: u64 = 60_000;
+const MESSAGES_MAX: u64 = 15_000;
 
 impl World {
     pub fn connect(&mut self, from: u8, to: u8) {
@@ -43,9 +43,12 @@ impl World {
         let Some(id) = self.links.remove(&(from, to)) else {
             return;
         };
-        if self.node(from).up {
-            self.with(from, |machine, step| machine.link_down(&id, 0, step));
-        }
+        let life = self.node(from).life;
+        self.happen(Event::Down {
+            node: from,
+            life,
+            peer: id,
+        });
     }
 
     /// All connections of a node end.
@@ -83,7 +86,8 @@ impl World {
                 let Some(node) = self.pick(None) else { return };
                 self.oracle.trouble(node, self.now_us);
                 let life = self.node(node).life;
-                self.node_mut(node).paused = true;
+                let now_us = self.now_us;
+                (self.node_mut(node).paused, self.node_mut(node).paused_us) = (true, now_us);
                 self.at(self.now_us + for_us, Event::Resume { node, life });
             }
             Fault::Cut { both, others, for_us } => {
@@ -167,6 +171,7 @@ impl World {
         at.up = false;
         at.crashed_us = Some(now_us);
         let (life, unanswered) = (at.life, at.requests.len() as u64);
+        let journalled = at.machine.journalled();
         at.requests.clear();
         at.backlog.clear();
         self.oracle.counts.unanswered += unanswered;
@@ -179,6 +184,11 @@ impl World {
             .collect();
         for (key, tokens) in apart {
             self.oracle.lost[usize::from(key)] += tokens;
+        }
+        for debit in journalled {
+            if let Ok(key) = <[u8; 2]>::try_from(&debit.bucket[..]) {
+                self.oracle.lost[usize::from(u16::from_le_bytes(key))] += debit.tokens;
+            }
         }
         if power {
             let noticed_us = self.random.between(200_000, 2_000_000);
@@ -193,8 +203,11 @@ impl World {
 
     pub fn resume(&mut self, node: u8) {
         self.oracle.trouble(node, self.now_us);
+        let (now_us, death_us) = (self.now_us, self.settings.death_us);
         let at = self.node_mut(node);
         at.paused = false;
+        let long = now_us > at.paused_us + death_us + 100_000;
+        at.unconfirmed_since_us = (long && at.gossip.shown().len() > 1).then_some(now_us);
         let backlog = std::mem::take(&mut at.backlog);
         for event in backlog {
             self.at(self.now_us, event);

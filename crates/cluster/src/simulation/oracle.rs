@@ -80,6 +80,55 @@ pub(super) struct Counts {
     pub faults: u64,
 }
 
+impl Counts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Counts) {
+        self.checks += other.checks;
+        self.by_holder += other.by_holder;
+        self.by_heir += other.by_heir;
+        self.by_local += other.by_local;
+        self.admitted += other.admitted;
+        self.excess += other.excess;
+        self.others += other.others;
+        self.cluster_down += other.cluster_down;
+        self.unanswered += other.unanswered;
+        self.moves += other.moves;
+        self.takeovers += other.takeovers;
+        self.conflicts += other.conflicts;
+        self.pauses += other.pauses;
+        self.messages += other.messages;
+        self.messages_in_a_second_max = self.messages_in_a_second_max.max(other.messages_in_a_second_max);
+        self.faults += other.faults;
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} faults; {} checks: {} by holders, {} by heirs, {} by shares; {} tokens admitted, {} lacking at takeovers; \
+             {} other commands, {} refused, {} lost with their node; {} slots moved, {} taken over, {} lost on contact; \
+             {} pauses; {} messages, at most {} in a second",
+            self.faults,
+            self.checks,
+            self.by_holder,
+            self.by_heir,
+            self.by_local,
+            self.admitted,
+            self.excess,
+            self.others,
+            self.cluster_down,
+            self.unanswered,
+            self.moves,
+            self.takeovers,
+            self.conflicts,
+            self.pauses,
+            self.messages,
+            self.messages_in_a_second_max
+        )
+    }
+}
+
 impl Oracle {
     pub fn new(rules: Arc<[KeyRule]>, slots: u16, started_us: u64) -> Self {
         let keys = rules.len();

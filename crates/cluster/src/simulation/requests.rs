@@ -1,13 +1,10 @@
 //! Clients' commands: how a node routes them, and what it does with those of other nodes.
 
-use super::faults::Profile;
 use super::network::{Answer, Packet};
 use super::node::{Parked, Request};
-use super::world::{Event, World};
+use super::world::{Event, SLOTS, World};
 use crate::circuit::{Class, Question, Route};
-use crate::journal::Admission;
 use crate::slots::Decider;
-use bytes::Bytes;
 use std::sync::Arc;
 
 impl World {
@@ -61,7 +58,7 @@ impl World {
             let Some(request) = at.requests.get_mut(&id) else {
                 return;
             };
-            let slot = request.key % super::world::SLOTS;
+            let slot = request.key % SLOTS;
             let mut decider = at.machine.decider(slot, now_us);
             if let (Decider::There(_) | Decider::Nobody, Some(hint)) = (&decider, request.hint.take()) {
                 decider = Decider::There(hint);
@@ -148,7 +145,7 @@ impl World {
                 request.missed.push(peer.clone());
                 if !check {
                     // It waits for a connection or another holder.
-                    let slot = request.key % super::world::SLOTS;
+                    let slot = request.key % SLOTS;
                     self.park(node, slot, Parked::Own { request: id });
                     self.wake_at(self.now_us + 50_000, node, slot);
                     return true;
@@ -191,7 +188,7 @@ impl World {
     #[expect(clippy::too_many_arguments, reason = "they are the fields of the packet")]
     pub fn forwarded(&mut self, node: u8, from: u8, request: u64, key: u16, cost: u64, check: bool, stand_in: bool) {
         let now_us = self.node(node).clock_us(self.now_us);
-        let slot = key % super::world::SLOTS;
+        let slot = key % SLOTS;
         let at = self.node(node);
         let answer = match at.machine.decider(slot, now_us) {
             Decider::Here => {
@@ -269,7 +266,7 @@ impl World {
                     return self.route(node, id);
                 }
                 // Nobody knows better: soon somebody will.
-                let slot = request.key % super::world::SLOTS;
+                let slot = request.key % SLOTS;
                 self.park(node, slot, Parked::Own { request: id });
                 self.wake_at(self.now_us + 1_000, node, slot);
             }
@@ -338,106 +335,5 @@ impl World {
         let bucket = self.node(node).store.peek(key);
         let window_us = self.rules[usize::from(key)].window_us as i64;
         bucket.map_or(0, |bucket| (bucket.level / window_us).max(0) as u64)
-    }
-
-    /// The node decides as the holder.
-    fn decide(&mut self, node: u8, key: u16, cost: u64) -> bool {
-        let slot = key % super::world::SLOTS;
-        self.note_top(slot);
-        self.oracle.counts.by_holder += 1;
-        let now_us = self.now_us;
-        let (life, clock_us) = (self.node(node).life, self.node(node).clock_us(now_us));
-        let charged = self
-            .node(node)
-            .store
-            .peek(key)
-            .map_or(0, |bucket| bucket.charged + bucket.forgiven);
-        let top = self.top(slot);
-        let best = top.is_some_and(|(_, i, of)| (i, of) == (node, life));
-        match top {
-            Some(top) if best => self.oracle.best_decides(key, charged, top),
-            _ if self.profile == Profile::Planned => {
-                self.oracle.fail(format!(
-                    "two holders: node {node} decides for slot {slot}, which {top:?} holds"
-                ));
-            }
-            _ => {}
-        }
-        let allowed = self.node_mut(node).store.check(key, cost, clock_us);
-        if let Some(bucket) = self.node(node).store.peek(key) {
-            self.oracle.state_decided(key, &bucket, now_us);
-            if best {
-                self.oracle.best_charged[usize::from(key)] = bucket.charged + bucket.forgiven;
-            }
-        }
-        if allowed {
-            self.oracle.history[usize::from(key)].push(super::oracle::Admitted {
-                at_us: now_us,
-                node,
-                tokens: cost,
-            });
-            self.admitted(node, key, cost, Admission::Held, best);
-        }
-        allowed
-    }
-
-    /// The node decides in place of the holder, on its replica.
-    fn stand_in(&mut self, node: u8, key: u16, cost: u64) -> bool {
-        self.oracle.counts.by_heir += 1;
-        let (now_us, clock_us) = (self.now_us, self.node(node).clock_us(self.now_us));
-        let allowed = self.node_mut(node).store.check(key, cost, clock_us);
-        if let Some(bucket) = self.node(node).store.peek(key) {
-            self.oracle.state_decided(key, &bucket, now_us);
-        }
-        if allowed {
-            self.admitted(node, key, cost, Admission::Heir, false);
-        }
-        self.not_when_planned(node, key, "stands in");
-        allowed
-    }
-
-    fn decide_locally(&mut self, node: u8, key: u16, cost: u64) -> bool {
-        self.oracle.counts.by_local += 1;
-        let (now_us, rule) = (self.now_us, self.rules[usize::from(key)]);
-        let allowed = self.node_mut(node).decide_locally(key, &rule, cost, now_us);
-        if allowed {
-            self.admitted(node, key, cost, Admission::Local, false);
-        }
-        self.not_when_planned(node, key, "decides by its share");
-        allowed
-    }
-
-    fn not_when_planned(&mut self, node: u8, key: u16, what: &str) {
-        if self.profile == Profile::Planned {
-            self.oracle
-                .fail(format!("planned operations only, and node {node} {what} for key {key}"));
-        }
-    }
-
-    fn admitted(&mut self, node: u8, key: u16, cost: u64, admission: Admission, best: bool) {
-        self.oracle.counts.admitted += cost;
-        if self.watched == Some(key % super::world::SLOTS) {
-            let k = usize::from(key);
-            let best_state = self
-                .top(key % super::world::SLOTS)
-                .and_then(|(_, top, _)| self.node(top).store.peek(key));
-            let (all, lost) = (self.oracle.admitted[k] + cost, self.oracle.lost[k]);
-            println!(
-                "{:>9} {node}: key {key} cost {cost} {admission:?} best {best}; {all} admitted, {lost} lost, best state {:?}",
-                self.now_us,
-                best_state.map(|bucket| bucket.charged + bucket.forgiven),
-            );
-        }
-        self.oracle.admitted[usize::from(key)] += cost;
-        let life = self.node(node).life;
-        if !best {
-            self.oracle.allowance[usize::from(key)] += cost;
-            *self.oracle.apart.entry((life, key)).or_default() += cost;
-        }
-        let slot = key % super::world::SLOTS;
-        let bucket = Bytes::copy_from_slice(&key.to_le_bytes());
-        self.node_mut(node)
-            .machine
-            .admitted(slot, admission, bucket, Bytes::new(), cost);
     }
 }

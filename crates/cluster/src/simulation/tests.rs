@@ -3,7 +3,8 @@
 use super::faults::Profile;
 use super::oracle::Counts;
 use super::world::World;
-use crate::slots::Settings;
+use crate::slots::{Defect, Settings};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn settings() -> Settings {
     Settings {
@@ -31,8 +32,8 @@ fn profile(seed: u64) -> Profile {
     }
 }
 
-fn run(seed: u64) -> Run {
-    let mut world = World::new(seed, profile(seed), settings());
+fn run(seed: u64, defect: Option<Defect>) -> Run {
+    let mut world = World::new(seed, profile(seed), settings(), defect);
     world.run();
     Run {
         counts: world.oracle.counts.clone(),
@@ -45,37 +46,27 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-#[test]
-fn simulation_of_many_seeds() {
-    let seeds: Vec<u64> = match number("SEED") {
+/// The seeds to run: `SEED=n` one, else `SEEDS=n` of them from `FIRST=n` on.
+fn seeds() -> Vec<u64> {
+    match number("SEED") {
         Some(seed) => vec![seed],
         None => {
             let first = number("FIRST").unwrap_or(0);
             (first..first + number("SEEDS").unwrap_or(8)).collect()
         }
-    };
+    }
+}
+
+#[test]
+fn simulation_of_many_seeds() {
+    let seeds = seeds();
     let threads = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(seeds.len());
-    let failed: Vec<(u64, String)> = std::thread::scope(|scope| {
+    let runs: Vec<(u64, Run)> = std::thread::scope(|scope| {
         let part = |thread: usize| {
             let mine: Vec<u64> = seeds.iter().copied().skip(thread).step_by(threads).collect();
-            scope.spawn(move || {
-                let mut failed = Vec::new();
-                for &seed in &mine {
-                    let run = run(seed);
-                    if number("SEED").is_some() {
-                        println!(
-                            "seed {seed}, {:?}: {:#?}, trace {:016x}",
-                            profile(seed),
-                            run.counts,
-                            run.trace
-                        );
-                    }
-                    failed.extend(run.violation.map(|violation| (seed, violation)));
-                }
-                failed
-            })
+            scope.spawn(move || mine.into_iter().map(|seed| (seed, run(seed, None))).collect::<Vec<_>>())
         };
         let running: Vec<_> = (0..threads).map(part).collect();
         running
@@ -83,8 +74,24 @@ fn simulation_of_many_seeds() {
             .flat_map(|thread| thread.join().expect("a run ends"))
             .collect()
     });
-    for (seed, violation) in &failed {
-        println!("seed {seed} ({:?}): {violation}", profile(*seed));
+    for profile in [Profile::Planned, Profile::Cuts, Profile::Chaos] {
+        let of_profile: Vec<&Run> = runs
+            .iter()
+            .filter(|(seed, _)| self::profile(*seed) == profile)
+            .map(|(_, run)| run)
+            .collect();
+        let mut sum = Counts::default();
+        of_profile.iter().for_each(|run| sum.add(&run.counts));
+        println!("{profile:?}, {} seeds: {sum}", of_profile.len());
+    }
+    let failed: Vec<&(u64, Run)> = runs.iter().filter(|(_, run)| run.violation.is_some()).collect();
+    for (seed, run) in &failed {
+        let violation = run.violation.as_deref().unwrap_or_default();
+        println!(
+            "seed {seed} ({:?}, trace {:016x}): {violation}",
+            profile(*seed),
+            run.trace
+        );
     }
     assert!(failed.is_empty(), "{} of {} seeds failed", failed.len(), seeds.len());
 }
@@ -92,7 +99,70 @@ fn simulation_of_many_seeds() {
 #[test]
 fn a_seed_gives_the_same_trace_every_time() {
     for seed in [1, 2, 4] {
-        let (one, two) = (run(seed), run(seed));
+        let (one, two) = (run(seed, None), run(seed, None));
         assert_eq!((one.trace, &one.counts), (two.trace, &two.counts), "seed {seed}");
     }
+}
+
+const DEFECTS: [Defect; 16] = [
+    Defect::StaleHandoverWins,
+    Defect::RemainderLost,
+    Defect::MergeByMaximum,
+    Defect::JournalDropped,
+    Defect::DecidesWhileOffered,
+    Defect::ClockNotCarried,
+    Defect::AcknowledgedBeforeApplied,
+    Defect::ChangesReordered,
+    Defect::TakeoverKeepsEpoch,
+    Defect::DebitsOfOthersTakenForSeen,
+    Defect::PauseNotNoticed,
+    Defect::CopyEndNotAwaited,
+    Defect::StandInNotJournalled,
+    Defect::LocalNotJournalled,
+    Defect::TakenBackWithOfferedEpoch,
+    Defect::ResumedWithoutState,
+];
+
+/// Runs seeds until one finds the defect; which, and what it said.
+fn find(defect: Defect) -> Option<(u64, String)> {
+    let next = AtomicU64::new(0);
+    let found = AtomicU64::new(u64::MAX);
+    let search = || {
+        let mut mine = None;
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= 1_000 || seed > found.load(Ordering::Relaxed) {
+                return mine;
+            }
+            // A defect may also break what a machine takes for certain.
+            let violation = match std::panic::catch_unwind(|| run(seed, Some(defect)).violation) {
+                Ok(violation) => violation,
+                Err(_) => Some("a machine panics".to_string()),
+            };
+            if let Some(violation) = violation {
+                found.fetch_min(seed, Ordering::Relaxed);
+                mine = Some((seed, violation));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let searches: Vec<_> = (0..threads).map(|_| scope.spawn(search)).collect();
+        searches
+            .into_iter()
+            .filter_map(|search| search.join().expect("a search ends"))
+            .min()
+    })
+}
+
+#[test]
+fn each_planted_defect_is_found() {
+    let mut missed = Vec::new();
+    for defect in DEFECTS {
+        match find(defect) {
+            Some((seed, violation)) => println!("{defect:?}: seed {seed}: {violation}"),
+            None => missed.push(defect),
+        }
+    }
+    assert!(missed.is_empty(), "not found in 1,000 seeds: {missed:?}");
 }

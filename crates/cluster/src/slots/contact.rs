@@ -4,6 +4,7 @@
 //! node tells what it holds when a link comes up and when it becomes a holder; who knows better answers with what it believes, which
 //! nobody answers again. Sums over all holdings, sent now and then, show what was lost on the way.
 
+use super::defect::Defect;
 use super::message::{Claim, Message, Run};
 use super::peers::{Life, ME, PeerIx};
 use super::state::{Belief, Replica, Role};
@@ -85,7 +86,7 @@ impl Machine {
         step.store.set_held(slot, false);
         self.news.remove(&slot);
         // Its state contains what this node has admitted, or lacks all of it.
-        match planned {
+        match planned || self.has(Defect::JournalDropped) {
             true => drop(self.debts.journal.take(slot, usize::MAX)),
             false => self.debts.journal.overwritten(slot),
         }
@@ -102,6 +103,7 @@ impl Machine {
             Role::Away
         };
         let state = self.slot_mut(slot);
+        state.gave = planned;
         if matches!(role, Role::Away) {
             state.taken.clear();
         }
@@ -235,7 +237,7 @@ impl Machine {
         for claim in claims {
             let holder = match &claim.holder {
                 None => None,
-                Some(id) => match self.peers.meet(id) {
+                Some(id) => match self.peers.meet(id, step.now_us) {
                     Life::Current(peer) => Some(peer),
                     Life::Over => None,
                     Life::New(peer) => {

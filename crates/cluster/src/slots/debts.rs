@@ -4,6 +4,7 @@
 //! knowledge: a peer does not answer or is missing, or the heir has not acknowledged for a while. Who does not hold the slot sends its journal to who does,
 //! batch by batch. Batches of a life are numbered, and what a state of a slot contains travels with it, so each is taken once.
 
+use super::defect::Defect;
 use super::message::{Message, Taken};
 use super::peers::{ME, PeerIx};
 use super::store::Debit;
@@ -40,7 +41,7 @@ pub(super) struct UnderWay {
     number: u64,
     to: Option<PeerIx>,
     sent_us: u64,
-    debits: Vec<Debit>,
+    pub debits: Vec<Debit>,
 }
 
 impl Debts {
@@ -65,20 +66,32 @@ impl Machine {
                 .is_some_and(|state| state.held().is_some_and(|held| held.overdue))
     }
 
-    /// Tokens of a bucket were admitted at this node.
+    /// Tokens of a bucket were admitted at this node, now or lately: what it admitted as the holder may be told after it has lost the slot.
     pub fn admitted(&mut self, slot: u16, admission: Admission, bucket: Bytes, parameters: Bytes, tokens: u64) {
-        if self.find(slot).is_none() || tokens == 0 || (admission == Admission::Held && !self.journals(slot)) {
-            return;
+        let Some(state) = self.find(slot) else { return };
+        let admission = match admission {
+            Admission::Held if state.held().is_some() => admission,
+            // The winner of the slot knows nothing of it.
+            Admission::Held if !state.gave => Admission::Local,
+            Admission::Held => return,
+            Admission::Heir | Admission::Local => admission,
+        };
+        let wanted = match admission {
+            Admission::Held => self.journals(slot),
+            Admission::Heir => !self.has(Defect::StandInNotJournalled),
+            Admission::Local => !self.has(Defect::LocalNotJournalled),
+        };
+        if wanted && tokens > 0 {
+            self.debts.journal.add(
+                slot,
+                admission,
+                &Debit {
+                    bucket,
+                    parameters,
+                    tokens,
+                },
+            );
         }
-        self.debts.journal.add(
-            slot,
-            admission,
-            &Debit {
-                bucket,
-                parameters,
-                tokens,
-            },
-        );
     }
 
     /// How many tokens were forgotten because a journal was full, and how many buckets it has.
@@ -231,7 +244,10 @@ impl Machine {
             return;
         }
         let origin = self.peers.get(from.0).id.clone();
-        if self.slot_mut(slot).take_number(&origin, number) {
+        let taken_by_others = self.has(Defect::DebitsOfOthersTakenForSeen)
+            && self.slot(slot).taken.iter().any(|taken| taken.number >= number);
+        let new = !taken_by_others && self.slot_mut(slot).take_number(&origin, number);
+        if new && !self.has(Defect::MergeByMaximum) {
             let journals = self.journals(slot);
             for debit in debits {
                 step.store.debit(slot, debit, step.now_us);

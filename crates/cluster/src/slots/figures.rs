@@ -89,6 +89,13 @@ impl Machine {
             .map_or(u64::MAX, |held| held.since_us)
     }
 
+    /// All that its journals have.
+    pub(crate) fn journalled(&self) -> Vec<crate::slots::Debit> {
+        let under_way = self.debts.under_way.values().flat_map(|batch| batch.debits.clone());
+        let noted = self.range().flat_map(|slot| self.debts.journal.all(slot));
+        under_way.chain(noted).collect()
+    }
+
     /// To whom it has offered the slot.
     pub(crate) fn offered_to(&self, slot: u16) -> Option<&str> {
         let (to, _) = self.find(slot)?.offered()?;

@@ -1,5 +1,6 @@
 //! What a follower does: it applies what the holder sends, in order, and says how far it is.
 
+use super::defect::Defect;
 use super::message::{Batch, Message, Part, Taken};
 use super::peers::PeerIx;
 use super::state::{Belief, Replica, Role};
@@ -58,11 +59,13 @@ impl Machine {
         match stream.map_or(std::cmp::Ordering::Greater, |stream| batch.stream.cmp(&stream)) {
             // Streams of one life of a holder are numbered.
             std::cmp::Ordering::Less => Place::Old,
+            std::cmp::Ordering::Equal if self.has(Defect::ChangesReordered) => Place::Next,
             std::cmp::Ordering::Equal if batch.number == next => Place::Next,
             std::cmp::Ordering::Equal if batch.number < next => Place::Seen(next - 1),
             std::cmp::Ordering::Equal => Place::Lost,
             std::cmp::Ordering::Greater => match (batch.number, batch.part) {
                 (0, Part::Copy { .. }) => Place::Next,
+                (0, Part::Resume { .. }) if self.has(Defect::ResumedWithoutState) => Place::Next,
                 (0, Part::Resume { epoch }) if handed == Some(epoch) && stream.is_none() => Place::Next,
                 _ => Place::Lost,
             },
@@ -71,6 +74,7 @@ impl Machine {
 
     fn take_batch(&mut self, from: (PeerIx, u16), batch: &Batch, step: &mut Step<'_>) {
         let slot = batch.slot;
+        let early = self.has(Defect::CopyEndNotAwaited);
         let state = self.slot_mut(slot);
         if !matches!(state.role, Role::Replica(_)) {
             state.role = Role::Replica(Replica::default());
@@ -82,21 +86,24 @@ impl Machine {
             replica.stream = Some(batch.stream);
             replica.handed = None;
             replica.copying = matches!(batch.part, Part::Copy { .. });
-            replica.in_step = !replica.copying;
+            replica.in_step = !replica.copying || early;
             if replica.copying {
                 step.store.begin_copy(slot);
             }
         }
         replica.next = batch.number + 1;
         replica.heard_us = step.now_us;
-        if step.store.apply(slot, &batch.entries).is_err() {
+        let forgotten = self.has(Defect::AcknowledgedBeforeApplied) && batch.number % 4 == 3;
+        if !forgotten && step.store.apply(slot, &batch.entries).is_err() {
             let peer = self.peers.name(from.0);
             step.effects.push(Effect::Event(Event::Nonsense { peer }));
         }
         if !batch.entries.is_empty() || matches!(batch.part, Part::Copy { .. }) {
             self.debts.journal.overwritten(slot);
         }
-        step.store.set_clock(slot, batch.clock_us, step.now_us);
+        if !self.has(Defect::ClockNotCarried) {
+            step.store.set_clock(slot, batch.clock_us, step.now_us);
+        }
         let state = self.slot_mut(slot);
         if !batch.taken.is_empty() {
             state.taken.clone_from(&batch.taken);

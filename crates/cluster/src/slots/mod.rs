@@ -12,6 +12,7 @@
 
 mod contact;
 mod debts;
+mod defect;
 mod effect;
 mod figures;
 mod follow;
@@ -29,6 +30,8 @@ mod takeover;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use defect::Defect;
 pub use effect::{Decider, Effect, Event, Step};
 pub use figures::Figures;
 pub use message::{Batch, Claim, Handover, Message, Part, Run, Taken};
@@ -37,6 +40,8 @@ pub use store::{Changes, Cursor, Debit, Forgotten, Malformed, Mark, SlotStore};
 pub use takeover::{NOBODY, View};
 
 use crate::member::{Epoch, Incarnation};
+#[cfg(not(test))]
+use defect::Defect;
 use peers::{Life, Link, ME, PeerIx, Peers};
 use state::{Held, Role, Slot};
 use std::collections::BTreeSet;
@@ -62,6 +67,9 @@ pub struct Machine {
     moving: usize,
     /// A list that is emptied after use.
     changed: Vec<u16>,
+    /// What the simulator has planted.
+    #[cfg(test)]
+    pub(crate) defect: Option<defect::Defect>,
 }
 
 impl Machine {
@@ -80,6 +88,8 @@ impl Machine {
             debts: debts::Debts::new(settings.journal_buckets_max),
             moving: 0,
             changed: Vec::new(),
+            #[cfg(test)]
+            defect: None,
             settings,
         }
     }
@@ -186,6 +196,7 @@ impl Machine {
         match (&state.role, state.belief.holder) {
             (Role::Held(held), _) => match held.moving {
                 None if self.certain(now_us) => Decider::Here,
+                Some(moving) if !moving.released && self.has(Defect::DecidesWhileOffered) => Decider::Here,
                 Some(moving) if moving.released => Decider::There(self.peers.name(moving.to)),
                 _ => Decider::Soon,
             },
@@ -240,7 +251,7 @@ impl Machine {
 
     /// Finds the peer of a message or link; `None` if that life of it is over. A new life ends the one before.
     fn meet(&mut self, id: &Incarnation, step: &mut Step<'_>) -> Option<PeerIx> {
-        match self.peers.meet(id) {
+        match self.peers.meet(id, step.now_us) {
             Life::Current(peer) => Some(peer),
             Life::Over => None,
             Life::New(peer) => {

@@ -4,6 +4,7 @@
 //! then on it does not decide, whatever happens, until the target has taken the slot (the holder follows it), has refused it, or is
 //! gone (the holder goes on with an epoch that it has not offered).
 
+use super::defect::Defect;
 use super::message::{Handover, Message};
 use super::peers::{ME, PeerIx};
 use super::state::{Belief, Move, MoveStage, Stage};
@@ -40,7 +41,10 @@ impl Machine {
         };
         let Some(held) = self.slot(slot).held() else { return };
         let ready = held.followers.iter().any(|follower| {
-            follower.peer == to && follower.in_step && follower.stage == Stage::Flowing && follower.unacked.len() <= 1
+            follower.peer == to
+                && follower.in_step
+                && (follower.stage == Stage::Flowing || self.has(Defect::CopyEndNotAwaited))
+                && follower.unacked.len() <= 1
         });
         // While views differ, two nodes may each think that the other is the target.
         let new = held.arrived_us != 0 && step.now_us < held.arrived_us + self.settings.stay_us;
@@ -85,7 +89,8 @@ impl Machine {
         let Some(i) = self.follower_index(slot, moving.to) else {
             return self.thaw(slot, step);
         };
-        if !self.follower(slot, i).in_step || !self.flow(slot, i, true, step) {
+        let complete = self.has(Defect::RemainderLost) || self.flow(slot, i, true, step);
+        if !self.follower(slot, i).in_step || !complete {
             return self.thaw(slot, step);
         }
         let (stream, number) = (self.follower(slot, i).stream, self.follower(slot, i).next);
@@ -202,10 +207,16 @@ impl Machine {
         self.thaw(slot, step);
     }
 
+    /// The epoch after one that was offered.
+    fn epoch_after(&self, offered: Epoch) -> Epoch {
+        let more = u64::from(!self.has(Defect::TakenBackWithOfferedEpoch));
+        Epoch(offered.0.saturating_add(more))
+    }
+
     pub(super) fn on_not_taken(&mut self, from: (PeerIx, u16), slot: u16, epoch: Epoch, step: &mut Step<'_>) {
         let Some(state) = self.find(slot) else { return };
         if state.offered() == Some((from.0, epoch)) {
-            self.hold_again(slot, Epoch(epoch.0.saturating_add(1)), step);
+            self.hold_again(slot, self.epoch_after(epoch), step);
             let Some(i) = self.follower_index(slot, from.0) else {
                 return;
             };
@@ -221,7 +232,7 @@ impl Machine {
             return;
         };
         if self.is_gone(to) {
-            self.hold_again(slot, Epoch(epoch.0.saturating_add(1)), step);
+            self.hold_again(slot, self.epoch_after(epoch), step);
             self.choose_followers(slot, step);
         }
     }
@@ -229,7 +240,8 @@ impl Machine {
     pub(super) fn on_handover(&mut self, from: (PeerIx, u16), offer: Handover, step: &mut Step<'_>) {
         let slot = offer.slot;
         let Some(state) = self.find(slot) else { return };
-        if state.belief.epoch >= offer.epoch {
+        let takes_all = self.has(Defect::StaleHandoverWins);
+        if state.belief.epoch >= offer.epoch && !takes_all {
             // It has been taken, by this node or by another.
             return self.tell_known(from, std::iter::once(slot), None, step);
         }
@@ -238,7 +250,7 @@ impl Machine {
         // For a view without the holder another may be taking the slot now.
         let removed = self.peers.get(from.0).removed;
         let refused = state.refused >= offer.epoch;
-        if refused || leaving || removed || !holder || !self.has_all(slot, offer.stream, offer.number) {
+        if !takes_all && (refused || leaving || removed || !holder || !self.has_all(slot, offer.stream, offer.number)) {
             let state = self.slot_mut(slot);
             state.refused = state.refused.max(offer.epoch);
             return self.send(
@@ -250,9 +262,12 @@ impl Machine {
                 step,
             );
         }
-        step.store.set_clock(slot, offer.clock_us, step.now_us);
+        if !self.has(Defect::ClockNotCarried) {
+            step.store.set_clock(slot, offer.clock_us, step.now_us);
+        }
         self.slot_mut(slot).taken = offer.taken;
-        self.hold(slot, offer.epoch, Some(from.0), step);
+        let epoch = offer.epoch.max(self.slot(slot).belief.epoch);
+        self.hold(slot, epoch, Some(from.0), step);
         if self.journals(slot) {
             offer
                 .journal

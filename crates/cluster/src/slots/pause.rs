@@ -1,6 +1,7 @@
 //! What a node holds after its own loop stood still for longer than it takes to be declared dead: nothing for certain, until a peer
 //! has confirmed that it is still a member, and has said who has taken what.
 
+use super::defect::Defect;
 use super::message::Message;
 use super::peers::PeerIx;
 use super::{Effect, Event, Machine, Step};
@@ -31,7 +32,7 @@ impl Pause {
 impl Machine {
     /// Whether this node is sure of what it holds.
     pub fn certain(&self, now_us: u64) -> bool {
-        self.pause.certain() && !self.stood_still(now_us)
+        self.pause.certain() && (!self.stood_still(now_us) || self.has(Defect::PauseNotNoticed))
     }
 
     fn stood_still(&self, now_us: u64) -> bool {
@@ -43,7 +44,7 @@ impl Machine {
         let pause_us = now_us.saturating_sub(self.pause.ticked_us);
         let paused = self.stood_still(now_us);
         self.pause.ticked_us = now_us;
-        if paused {
+        if paused && !self.has(Defect::PauseNotNoticed) {
             self.pause.since_us = Some(now_us);
             (self.pause.asked_us, self.pause.shared, self.pause.alone) = (0, false, !self.peers.has_others());
             self.pause.number += 1;

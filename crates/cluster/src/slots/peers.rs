@@ -26,7 +26,7 @@ pub(super) struct Peer {
     pub removed_us: u64,
     /// When this node last had a message of it.
     pub heard_us: u64,
-    /// Since when the view has lacked it, if it did not leave by itself: it may be cut off and go on.
+    /// Since when the view has lacked it, if it did not leave by itself: it may be cut off and go on, or have another view already.
     pub missing_since_us: Option<u64>,
 }
 
@@ -61,17 +61,27 @@ pub(super) enum Life {
     New(PeerIx),
 }
 
-impl Peers {
-    pub fn new(me: Incarnation) -> Self {
-        let by_name = BTreeMap::from([(me.name.clone(), ME)]);
-        let me = Peer {
-            id: me,
+impl Peer {
+    /// A life that the view does not have yet.
+    fn new(id: Incarnation, now_us: u64) -> Self {
+        Self {
+            id,
             member: false,
             leaving: false,
             removed: false,
             removed_us: 0,
             heard_us: 0,
+            missing_since_us: Some(now_us),
+        }
+    }
+}
+
+impl Peers {
+    pub fn new(me: Incarnation) -> Self {
+        let by_name = BTreeMap::from([(me.name.clone(), ME)]);
+        let me = Peer {
             missing_since_us: None,
+            ..Peer::new(me, 0)
         };
         Self {
             list: vec![me],
@@ -98,7 +108,7 @@ impl Peers {
     }
 
     /// Finds a life of a peer, and adds what is new. This node's own name has only the life that it is in.
-    pub fn meet(&mut self, id: &Incarnation) -> Life {
+    pub fn meet(&mut self, id: &Incarnation, now_us: u64) -> Life {
         if let Some(&peer) = self.by_name.get(&id.name) {
             let known = self.get_mut(peer);
             return match id.generation.cmp(&known.id.generation) {
@@ -106,28 +116,12 @@ impl Peers {
                 std::cmp::Ordering::Less => Life::Over,
                 std::cmp::Ordering::Greater if peer == ME => Life::Over,
                 std::cmp::Ordering::Greater => {
-                    *known = Peer {
-                        id: id.clone(),
-                        member: false,
-                        leaving: false,
-                        removed: false,
-                        removed_us: 0,
-                        heard_us: 0,
-                        missing_since_us: known.missing_since_us,
-                    };
+                    *known = Peer::new(id.clone(), now_us);
                     Life::New(peer)
                 }
             };
         }
-        let peer = Peer {
-            id: id.clone(),
-            member: false,
-            leaving: false,
-            removed: false,
-            removed_us: 0,
-            heard_us: 0,
-            missing_since_us: None,
-        };
+        let peer = Peer::new(id.clone(), now_us);
         // A name is reused only when nothing refers to its number any more: see `forget`.
         let ix = match self.list.iter().position(|p| p.id.name.is_empty()) {
             Some(free) => {
@@ -144,14 +138,16 @@ impl Peers {
         Life::Current(ix)
     }
 
-    /// Makes room: `used` says which numbers anything else still refers to.
-    pub fn forget(&mut self, used: impl Fn(PeerIx) -> bool) {
+    /// Makes room: `used` says which numbers anything else still refers to. Who has been missing since a time will not come back.
+    pub fn forget(&mut self, missing_before_us: u64, used: impl Fn(PeerIx) -> bool) {
         for i in 1..self.list.len() {
             let peer = PeerIx(i as u16);
             let known = &self.list[i];
             let linked = self.links.range((peer, 0)..=(peer, u16::MAX)).next().is_some();
-            if !known.id.name.is_empty() && !known.member && known.missing_since_us.is_none() && !linked && !used(peer)
-            {
+            let expired = known
+                .missing_since_us
+                .is_none_or(|since_us| since_us < missing_before_us);
+            if !known.id.name.is_empty() && !known.member && expired && !linked && !used(peer) {
                 self.by_name.remove(&known.id.name);
                 self.list[i].id = Incarnation {
                     name: "".into(),

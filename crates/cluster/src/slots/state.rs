@@ -22,6 +22,8 @@ pub(super) struct Slot {
     pub role: Role,
     /// The highest epoch that was offered to this node and refused by it.
     pub refused: Epoch,
+    /// Whether this node has given the slot away, and not lost it: what it had admitted went along.
+    pub gave: bool,
     /// Debits that are in this node's state of the slot.
     pub taken: Vec<Taken>,
 }
@@ -151,6 +153,7 @@ impl Slot {
             since_us: 0,
             role: Role::Away,
             refused: Epoch(0),
+            gave: false,
             taken: Vec::new(),
         }
     }

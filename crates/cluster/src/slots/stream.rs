@@ -3,6 +3,7 @@
 //! A stream is a copy of all entries in parts, under a budget of bytes in flight, and then the entries that have changed, every few
 //! milliseconds. The follower acknowledges what it has applied. A stream that breaks begins again with a copy.
 
+use super::defect::Defect;
 use super::message::{Batch, Message, Part};
 use super::peers::PeerIx;
 use super::state::{Follower, MoveStage, Role, Sent, Stage};
@@ -280,6 +281,7 @@ impl Machine {
         let Some(i) = self.find_follower(from.0, slot, stream) else {
             return;
         };
+        let early = self.has(Defect::CopyEndNotAwaited);
         let Role::Held(held) = &mut self.slots[usize::from(slot - self.first)].role else {
             return;
         };
@@ -288,7 +290,7 @@ impl Machine {
             self.streams.in_flight_bytes -= sent.bytes;
             follower.unacked.pop_front();
         }
-        if !follower.in_step && follower.copied.is_some_and(|copied| copied <= number) {
+        if !follower.in_step && (early || follower.copied.is_some_and(|copied| copied <= number)) {
             follower.in_step = true;
             self.streams.copies -= 1;
             self.choose_followers(slot, step);

@@ -1,5 +1,6 @@
 //! Views, and what becomes of slots whose holder is gone.
 
+use super::defect::Defect;
 use super::message::Message;
 use super::peers::{ME, PeerIx};
 use super::state::{Belief, Role};
@@ -60,7 +61,9 @@ impl Machine {
         }
         let slots = &self.slots;
         self.peers
-            .forget(|peer| slots.iter().any(|slot| slot.belief.holder == Some(peer)));
+            .forget(step.now_us.saturating_sub(self.settings.missing_us), |peer| {
+                slots.iter().any(|slot| slot.belief.holder == Some(peer))
+            });
     }
 
     fn change_members(&mut self, now: &[(PeerIx, bool)], now_us: u64) {
@@ -189,7 +192,8 @@ impl Machine {
 
     fn take_over(&mut self, slot: u16, step: &mut Step<'_>) {
         let state = self.slot(slot);
-        let epoch = Epoch(state.belief.epoch.0.saturating_add(1));
+        let more = u64::from(!self.has(Defect::TakeoverKeepsEpoch) || state.belief.epoch == Epoch(0));
+        let epoch = Epoch(state.belief.epoch.0.saturating_add(more));
         let in_step = matches!(&state.role, Role::Replica(replica) if replica.in_step);
         self.hold(slot, epoch, None, step);
         step.effects
