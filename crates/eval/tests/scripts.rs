@@ -81,7 +81,8 @@ fn the_compiler_calls_nothing_that_is_not_there() {
     let members = libraries
         .iter()
         .flat_map(|(library, names)| names.split(' ').map(move |name| format!("{library}.{name}")));
-    let globals = "assert getmetatable rawequal rawget rawlen rawset select setmetatable tonumber tostring type typeof unpack";
+    let globals =
+        "assert getmetatable rawequal rawget rawlen rawset select setmetatable tonumber tostring type typeof unpack";
     let names = members.chain(globals.split(' ').map(str::to_owned));
     for name in names {
         let library = name.split('.').next().unwrap_or_default();
@@ -92,9 +93,9 @@ fn the_compiler_calls_nothing_that_is_not_there() {
         };
         let is_there = eval(&format!("{looked_up}{member}return found and 1 or 0")) == ":1";
         // Whatever each of them takes, one of these is it.
-        let called = ["1, 2, 3", "{}, 2, 3", "{}, nil", "'1', 1", "2.5"].iter().any(|arguments| {
-            eval(&format!("return pcall(function() {name}({arguments}) end) and 1 or 0")) == ":1"
-        });
+        let called = ["1, 2, 3", "{}, 2, 3", "{}, nil", "'1', 1", "2.5"]
+            .iter()
+            .any(|arguments| eval(&format!("return pcall(function() {name}({arguments}) end) and 1 or 0")) == ":1");
         assert_eq!(called, is_there, "{name}");
     }
 }

@@ -1,7 +1,7 @@
 //! Gossip as part of a node.
 
-use crate::config::{Config, PeerListen};
 use crate::cluster::Cluster;
+use crate::config::{Config, PeerListen};
 use crate::gossip::{Gossip, GossipConfig, Identity, PeerSockets, Seal, advertised};
 use crate::metrics::Metrics;
 use crate::peers::{PeerConfig, Refusals, WallSealer};
@@ -67,7 +67,10 @@ impl Bound {
         listen: SocketAddr,
         metrics: &Arc<Metrics>,
     ) -> Result<(Cluster, TcpListener), ServeError> {
-        let secret = config.cluster_secret.as_ref().map(|secret| Secret::new(secret.as_bytes()));
+        let secret = config
+            .cluster_secret
+            .as_ref()
+            .map(|secret| Secret::new(secret.as_bytes()));
         let seal = match &secret {
             Some(secret) => Some(Arc::new(WallSealer::new(secret, CLUSTER)?) as Arc<dyn Seal>),
             None => None,

@@ -83,7 +83,9 @@ impl Order {
                             replies.elsewhere.push(at as u32);
                         }
                         let reply = answered.get(index as usize);
-                        replies.bytes.extend_from_slice(reply.unwrap_or(Lost::ShardGone.reply()));
+                        replies
+                            .bytes
+                            .extend_from_slice(reply.unwrap_or(Lost::ShardGone.reply()));
                     }
                     Err(lost) => replies.bytes.extend_from_slice(lost.reply()),
                 },

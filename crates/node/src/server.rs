@@ -382,7 +382,10 @@ fn wait_for_signal(
                 if threads.iter().any(JoinHandle::is_finished) {
                     return ServeError::WorkerEnded;
                 }
-                let failed = node.cluster.as_ref().and_then(|cluster| cluster.status().failed.clone());
+                let failed = node
+                    .cluster
+                    .as_ref()
+                    .and_then(|cluster| cluster.status().failed.clone());
                 if let Some(failed) = failed {
                     return failed.into();
                 }

@@ -268,7 +268,10 @@ impl<'a> Turn<'a> {
                 }
                 self.flush(&env).await;
                 let Self {
-                    worker, buffers, direct, ..
+                    worker,
+                    buffers,
+                    direct,
+                    ..
                 } = self;
                 let out = if *direct { &mut buffers.out } else { &mut buffers.local };
                 let mut call = ConnectionCall {

@@ -406,10 +406,14 @@ pub fn run(
             tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), clients));
             if let (Some(peers), Some(cluster)) = (peers, &worker.node.cluster) {
                 let node = Arc::clone(&worker.node);
-                tokio::task::spawn_local(crate::peers::accept(Arc::clone(&cluster.peers), peers, move |accepted| {
-                    // A worker that has too many orders waiting takes no new peers; they try again.
-                    node.order(usize::from(accepted.worker()), Control::ServePeer(accepted));
-                }));
+                tokio::task::spawn_local(crate::peers::accept(
+                    Arc::clone(&cluster.peers),
+                    peers,
+                    move |accepted| {
+                        // A worker that has too many orders waiting takes no new peers; they try again.
+                        node.order(usize::from(accepted.worker()), Control::ServePeer(accepted));
+                    },
+                ));
             }
         }
         let incoming = worker.node.cluster.as_ref().map(|cluster| {

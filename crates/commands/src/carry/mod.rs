@@ -16,6 +16,8 @@ mod changes;
 mod copy;
 mod debit;
 mod journal;
+#[cfg(test)]
+mod owing_tests;
 mod record;
 mod remains;
 mod stand_in;

@@ -88,10 +88,7 @@ impl Worker {
             let mut machine = links.machine.borrow_mut();
             let mut step = Step {
                 now_us,
-                store: &mut ShardStore {
-                    shard: &mut shard,
-                    wall_us: now_us.saturating_add_signed(self.wall_offset_us.get()),
-                },
+                store: &mut ShardStore { shard: &mut shard },
                 effects: &mut effects,
             };
             act(&mut machine, &mut step);
@@ -180,10 +177,7 @@ impl Worker {
         };
         let own = links.machine.borrow().range();
         links.peers.retain(|name| view.member(name).is_some());
-        links
-            .circuits
-            .borrow_mut()
-            .retain(|name| view.member(name).is_some());
+        links.circuits.borrow_mut().retain(|name| view.member(name).is_some());
         for member in view.members() {
             if member.id.name == cluster.me.name {
                 continue;
@@ -253,9 +247,8 @@ impl Worker {
         for slot in held {
             count += 1;
             astray += u64::from(view.target(slot) != me || me.is_none());
-            sum = sum.wrapping_add(
-                (machine.epoch(slot).0 ^ (u64::from(slot) << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            );
+            sum =
+                sum.wrapping_add((machine.epoch(slot).0 ^ (u64::from(slot) << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         }
         own.held.set(count);
         own.astray.set(astray);

@@ -104,9 +104,10 @@ impl Cluster {
     /// Whether the node has slots that another takes.
     pub fn gives_slots_away(&self) -> bool {
         let view = self.view.borrow();
-        let others = view.members().iter().any(|member| {
-            member.id.name != self.me.name && member.state == MemberState::Ready
-        });
+        let others = view
+            .members()
+            .iter()
+            .any(|member| member.id.name != self.me.name && member.state == MemberState::Ready);
         others && self.held() > 0
     }
 

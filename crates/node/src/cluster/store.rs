@@ -7,35 +7,77 @@ use tollgate_commands::Shard;
 pub struct ShardStore<'a> {
     /// The shard.
     pub shard: &'a mut Shard,
-    /// The wall clock, in microseconds.
-    pub wall_us: u64,
 }
 
 impl SlotStore for ShardStore<'_> {
-    fn copy_some(&mut self, _slot: u16, _from: Cursor, _budget_bytes: usize, _out: &mut Vec<u8>) -> Option<Cursor> {
-        None
+    fn copy_some(&mut self, slot: u16, from: Cursor, budget_bytes: usize, out: &mut Vec<u8>) -> Option<Cursor> {
+        let next = self.shard.copy_slot(slot, from.0, budget_bytes, out)?;
+        Some(Cursor(next, 0))
     }
-    fn track(&mut self, _slot: u16) -> Mark {
-        Mark(0)
+
+    fn track(&mut self, slot: u16) -> Mark {
+        Mark(self.shard.track_slot(slot))
     }
-    fn forget(&mut self, _slot: u16, _up_to: Option<Mark>) {}
-    fn changed(&mut self, _out: &mut Vec<u16>) {}
-    fn changes(&mut self, _slot: u16, since: Mark, _budget_bytes: usize, _out: &mut Vec<u8>) -> Result<Changes, Forgotten> {
-        Ok(Changes { mark: since, more: false })
+
+    fn forget(&mut self, slot: u16, up_to: Option<Mark>) {
+        self.shard.forget_slot_changes(slot, up_to.map(|mark| mark.0));
     }
-    fn apply(&mut self, _slot: u16, _bytes: &[u8]) -> Result<(), Malformed> {
-        Ok(())
+
+    fn changed(&mut self, out: &mut Vec<u16>) {
+        self.shard.take_changed_slots(out);
     }
-    fn begin_copy(&mut self, _slot: u16) {}
-    fn end_copy(&mut self, _slot: u16) {}
-    fn clear(&mut self, _slot: u16) {}
-    fn clock(&self, _slot: u16, now_us: u64) -> u64 {
-        now_us
+
+    fn changes(
+        &mut self,
+        slot: u16,
+        since: Mark,
+        budget_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Changes, Forgotten> {
+        let written = self.shard.slot_changes(slot, since.0, budget_bytes, out);
+        let written = written.map_err(|_| Forgotten)?;
+        Ok(Changes {
+            mark: Mark(written.mark),
+            more: written.more,
+        })
     }
-    fn set_clock(&mut self, _slot: u16, _reading_us: u64, _now_us: u64) {}
-    fn set_held(&mut self, _slot: u16, _held: bool) {}
-    fn debit(&mut self, _slot: u16, _debit: &Debit, _now_us: u64) {}
-    fn entries(&self, _slot: u16) -> usize {
-        0
+
+    fn apply(&mut self, slot: u16, bytes: &[u8]) -> Result<(), Malformed> {
+        self.shard.apply_to_slot(slot, bytes).map_err(|_| Malformed)
+    }
+
+    fn begin_copy(&mut self, slot: u16) {
+        self.shard.begin_slot_copy(slot);
+    }
+
+    fn end_copy(&mut self, slot: u16) {
+        self.shard.end_slot_copy(slot);
+    }
+
+    fn clear(&mut self, slot: u16) {
+        self.shard.clear_slot(slot);
+    }
+
+    fn clock(&self, slot: u16, now_us: u64) -> u64 {
+        self.shard.slot_clock_at(slot, now_us)
+    }
+
+    fn set_clock(&mut self, slot: u16, reading_us: u64, now_us: u64) {
+        self.shard.set_slot_clock(slot, reading_us, now_us);
+    }
+
+    fn set_held(&mut self, slot: u16, held: bool) {
+        self.shard.set_slot_held(slot, held);
+    }
+
+    fn debit(&mut self, slot: u16, debit: &Debit, now_us: u64) {
+        // What is malformed owes nothing; the peer that sent it has nothing else to say of it.
+        let _ = self
+            .shard
+            .debit(slot, &debit.bucket, &debit.parameters, debit.tokens, now_us);
+    }
+
+    fn entries(&self, slot: u16) -> usize {
+        self.shard.slot_entries(slot)
     }
 }

@@ -47,7 +47,9 @@ fn frames_of_a_gigabyte_end_a_connection_and_no_other() {
     let mut bad = Raw::connect(server.address, 0, 1_000);
     send(&mut bad.stream, &(1u32 << 30).to_le_bytes(), 1);
     bad.until_closed();
-    run_local(until("closed", || server.log().contains(&"close a Protocol".to_owned())));
+    run_local(until("closed", || {
+        server.log().contains(&"close a Protocol".to_owned())
+    }));
     good.send(Kind::Slot as u8, 1, b"x", 1_000);
     assert_eq!(good.receive().1, 1);
 }
@@ -75,7 +77,10 @@ fn who_says_nothing_is_closed_and_keeps_nobody_out_for_long() {
     let mut silent: Vec<_> = (0..2).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     // The third is closed at once.
     assert_eq!(answer_to(&server, b""), b"");
-    assert_eq!(server.config.metrics.worker(0).limit_hits(Bound::PeerHandshakes).get(), 1);
+    assert_eq!(
+        server.config.metrics.worker(0).limit_hits(Bound::PeerHandshakes).get(),
+        1
+    );
     for stream in &mut silent {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }

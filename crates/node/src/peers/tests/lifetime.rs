@@ -22,7 +22,10 @@ fn a_peer_that_is_killed_fails_all_requests_and_is_found_again() {
         assert_eq!(link.waiting(), 0);
         // Until it is there again, requests fail: at once, or with the next attempt.
         until("refused", || {
-            events.borrow().last().is_some_and(|event| event == "failed b 0 Refused")
+            events
+                .borrow()
+                .last()
+                .is_some_and(|event| event == "failed b 0 Refused")
         })
         .await;
         assert_eq!(link.request_body(Kind::Slot, b"x").unwrap_err(), PeerError::Refused);
@@ -101,7 +104,9 @@ fn of_two_connections_of_one_worker_the_newer_counts() {
     other.send(Kind::Slot as u8, 1, b"x", 1_000);
     other.receive();
     one.until_closed();
-    run_local(until("one closed", || server.log().contains(&"close a GivenUp".to_owned())));
+    run_local(until("one closed", || {
+        server.log().contains(&"close a GivenUp".to_owned())
+    }));
     other.send(Kind::Slot as u8, 2, b"x", 1_000);
     assert_eq!(other.receive().1, 2);
 }

@@ -58,10 +58,7 @@ fn messages_have_their_types() {
             assert_eq!(read_message::<Pong>(answer.version, &answer.body).unwrap().view, 7);
             peers.send("b", 0, &Probe::new(8)).unwrap();
         }
-        assert_eq!(
-            peers.request("c", 0, &Probe::new(7)).unwrap_err(),
-            PeerError::Unknown
-        );
+        assert_eq!(peers.request("c", 0, &Probe::new(7)).unwrap_err(), PeerError::Unknown);
     });
 }
 
@@ -76,7 +73,10 @@ fn frames_may_arrive_in_any_pieces() {
     // Many in one piece.
     let mut out = Vec::new();
     for id in 1..500 {
-        raw.established.writer.write_body(&mut out, Kind::Slot as u8, id, b"x").unwrap();
+        raw.established
+            .writer
+            .write_body(&mut out, Kind::Slot as u8, id, b"x")
+            .unwrap();
     }
     super::nodes::send(&mut raw.stream, &out, usize::MAX);
     for id in 1..500 {
@@ -168,7 +168,10 @@ fn a_peer_that_does_not_take_its_answers_is_closed_and_costs_only_itself() {
     while counters.limit_hits(Bound::PeerQueueBytes).get() == 0 {
         assert!(id < 100_000, "the system takes everything");
         let mut out = Vec::new();
-        raw.established.writer.write_body(&mut out, Kind::Slot as u8, id, &request).unwrap();
+        raw.established
+            .writer
+            .write_body(&mut out, Kind::Slot as u8, id, &request)
+            .unwrap();
         if std::io::Write::write_all(&mut raw.stream, &out).is_err() {
             break;
         }
