@@ -54,8 +54,8 @@ fn verdict(shards: &mut TestShards, line: &str) -> [i64; 3] {
 fn a_debit_goes_down_to_minus_the_burst() {
     for policy in POLICIES {
         let mut shards = TestShards::new(1);
-        let burst = if policy == "leaky_bucket" { "BURST 10" } else { "" };
-        let check = format!("RL.CHECK k LIMIT 10 PER 10s {burst} POLICY {policy}");
+        let burst = if policy == "leaky_bucket" { " BURST 10" } else { "" };
+        let check = format!("RL.CHECK k LIMIT 10 PER 10s{burst} POLICY {policy}");
         // There is no such bucket: it is made, in debt.
         debit(&mut shards, "k", policy, 15).unwrap();
         let [allowed, remaining, retry_after_ms] = verdict(&mut shards, &check);
@@ -234,7 +234,7 @@ fn an_heir_decides_on_the_replica() {
 
 #[test]
 fn local_shares_sum_to_the_limit_and_are_no_keys() {
-    for (limit, burst) in [(10, ""), (7, "BURST 5"), (2, ""), (100, "BURST 3")] {
+    for (limit, burst) in [(10, ""), (7, " BURST 5"), (2, ""), (100, " BURST 3")] {
         let admitted: usize = (0..3)
             .map(|rank| {
                 let mut shards = TestShards::new(1);
@@ -243,7 +243,7 @@ fn local_shares_sum_to_the_limit_and_are_no_keys() {
                     rank,
                     remaining: None,
                 };
-                let check = format!("RL.CHECK k LIMIT {limit} PER 1d {burst}");
+                let check = format!("RL.CHECK k LIMIT {limit} PER 1d{burst}");
                 let admitted = (0..20)
                     .filter(|_| check_as(&mut shards, &check, As::Local(share)).1.is_some())
                     .count();
@@ -257,9 +257,9 @@ fn local_shares_sum_to_the_limit_and_are_no_keys() {
             })
             .sum();
         let most = burst
-            .strip_prefix("BURST ")
+            .strip_prefix(" BURST ")
             .map_or(limit, |burst| burst.parse().unwrap());
-        assert_eq!(admitted, most, "LIMIT {limit} {burst}");
+        assert_eq!(admitted, most, "LIMIT {limit}{burst}");
     }
 }
 
