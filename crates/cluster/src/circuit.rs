@@ -147,6 +147,11 @@ impl Circuits {
         self.peers.insert(peer.clone(), circuit);
     }
 
+    /// A new connection to a peer is up: it may be another life of it, of which nothing is known.
+    pub fn connected(&mut self, peer: &str) {
+        self.peers.remove(peer);
+    }
+
     /// Forgets peers that are no members any more.
     pub fn retain(&mut self, is_member: impl Fn(&str) -> bool) {
         self.peers.retain(|peer, _| is_member(peer));
@@ -306,6 +311,9 @@ mod tests {
         let mut circuits = Circuits::default();
         circuits.refused(&"b".into(), 1000);
         assert!(!circuits.may_ask("b", 1001) && circuits.may_ask("c", 1001));
+        circuits.connected("b");
+        assert_eq!(circuits.state("b"), CircuitState::Closed);
+        circuits.refused(&"b".into(), 1000);
         circuits.retain(|peer| peer != "b");
         assert!(circuits.may_ask("b", 1001));
     }

@@ -20,6 +20,8 @@ pub struct Membership {
     state: MemberState,
     /// Departures of its own that it has atoned for.
     returns: u32,
+    /// The longest that it waits for any number of them.
+    delay_max_us: u64,
     /// For how many departures it atones now, and until when.
     atones: Option<(u32, u64)>,
     departures: Departures,
@@ -41,6 +43,7 @@ impl Membership {
             slots,
             state: MemberState::Joining,
             returns: 0,
+            delay_max_us: u64::MAX,
             atones: None,
             departures: Departures::default(),
             alone_until_us: has_seeds.then(|| now_us + ALONE_AFTER_US),
@@ -49,6 +52,13 @@ impl Membership {
             prepared: false,
             view: Arc::new(View::of(Vec::new(), slots, None)),
         }
+    }
+
+    /// Waits at most so long after departures of its own. The others see that it has waited, not for how long, so nodes may differ in this.
+    #[must_use]
+    pub fn with_delay_max_us(mut self, delay_max_us: u64) -> Self {
+        self.delay_max_us = delay_max_us;
+        self
     }
 
     /// How far this node is, to be gossiped.
@@ -121,7 +131,7 @@ impl Membership {
         let departures = damping::claimed(heard, &self.me.name);
         self.returns = self.returns.min(departures);
         if self.returns < departures {
-            let until_us = now_us + damping::delay_us(departures);
+            let until_us = now_us + damping::delay_us(departures).min(self.delay_max_us);
             match &mut self.atones {
                 Some((count, until)) if *count < departures => (*count, *until) = (departures, until_us),
                 Some(_) => {}

@@ -176,6 +176,24 @@ fn a_node_that_restarts_again_and_again_waits_longer_each_time() {
 }
 
 #[test]
+fn how_long_it_waits_at_most_is_its_own_affair() {
+    let mut cluster = Cluster::of(&["a", "b", "c"]);
+    for _ in 0..20 {
+        cluster.nodes.remove("c");
+        cluster.run(2000);
+        let id = Incarnation {
+            name: "c".into(),
+            generation: cluster.now_us,
+        };
+        let mut node = Membership::new(id, SLOTS, true, cluster.now_us).with_delay_max_us(0);
+        node.prepared();
+        cluster.nodes.insert("c", node);
+        assert!(cluster.until_in_ring("c") < 1000);
+        assert!(cluster.agree());
+    }
+}
+
+#[test]
 fn a_node_that_was_only_thought_dead_waits_too_and_all_agree_on_it() {
     let mut cluster = Cluster::of(&["a", "b", "c"]);
     for delay_ms in [0, 1000, 2000, 4000] {

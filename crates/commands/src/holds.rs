@@ -119,6 +119,12 @@ impl Shard {
         self.holds.running = run;
     }
 
+    /// Whether the commands that come now are those of a run.
+    #[inline]
+    pub(crate) fn is_in_run(&self) -> bool {
+        self.holds.running.is_some()
+    }
+
     /// Whether commands for a key have to wait, now.
     pub fn is_blocked(&self, key: &[u8]) -> bool {
         self.is_blocked_for(key, self.holds.running)

@@ -11,6 +11,7 @@ use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
 use crate::work::Popped;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
@@ -19,7 +20,7 @@ use tollgate_script::{
     Batch, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
     PolicySource,
 };
-use tollgate_store::{Expiry, Key, NO_PARAMS, Role, State, Store, Trash};
+use tollgate_store::{Expiry, Key, KeyMemo, NO_PARAMS, Role, State, Store, Trash};
 use tollgate_values::HashSeed;
 
 /// What a shard does when it has no memory for a new key.
@@ -117,6 +118,8 @@ pub struct Shard {
     pub(crate) holds: Holds,
     pub(crate) interest: Interest,
     pub(crate) carry: Carry,
+    /// The key that a run has asked for last.
+    pub(crate) key_memo: RefCell<KeyMemo>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -186,6 +189,7 @@ impl Shard {
             holds: Holds::default(),
             interest: Interest::default(),
             carry: Carry::default(),
+            key_memo: RefCell::default(),
         })
     }
 

@@ -16,7 +16,7 @@ use tollgate_cluster::wire::{Local, Secret, Versions};
 /// The name of every cluster: they are told apart by their secrets and addresses.
 const CLUSTER: &str = "tollgate";
 /// Versions of the peers' protocol that this build speaks.
-const VERSIONS: RangeInclusive<u16> = 1..=1;
+const VERSIONS: RangeInclusive<u16> = Versions::OURS.lowest..=Versions::OURS.highest;
 
 /// An address for peers that is taken, and nothing else yet.
 #[derive(Debug)]
@@ -105,6 +105,7 @@ impl Bound {
                 phi: cluster.phi as f64,
                 silence_min: Duration::from_millis(cluster.silence_min_ms),
                 grace: Duration::from_millis(cluster.dead_grace_ms),
+                delay_max: Duration::from_millis(cluster.rejoin_delay_max_ms),
                 seal,
                 lossy: None,
                 counters,

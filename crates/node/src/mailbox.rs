@@ -103,6 +103,9 @@ impl Mailbox {
                 connection,
                 reply_to,
             } => self.run_batch(connection, Posted { batch, reply_to }, slice_started),
+            Job::Instead(standing, batch, reply_to) => {
+                let _ = reply_to.send(worker.decide_all_instead(standing, &batch));
+            }
             Job::Check(db, check, reply_to) => {
                 if worker.shard.borrow().is_blocked(&check.key) {
                     let worker = Rc::clone(worker);

@@ -284,6 +284,14 @@ impl Node {
         let _ = self.key_jobs[worker].send(job);
     }
 
+    /// Puts a job into a worker's mailbox.
+    ///
+    /// # Errors
+    /// It was not taken.
+    pub fn post_job(&self, worker: usize, job: Job) -> Result<(), Lost> {
+        self.post(worker, job)
+    }
+
     fn post(&self, worker: usize, job: Job) -> Result<(), Lost> {
         self.mailboxes[worker].try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Lost::MailboxFull,

@@ -1,5 +1,6 @@
 //! Commands on their way to another worker's shard, and their replies on the way back.
 
+use crate::cluster::Standing;
 use tokio::sync::oneshot;
 use tollgate_commands::{CommandError, DirectAnswer, DirectCheck};
 
@@ -63,6 +64,8 @@ pub enum Job {
         /// Who waits for the replies.
         reply_to: oneshot::Sender<Replies>,
     },
+    /// Decide these checks in place of their holder.
+    Instead(Standing, Batch, oneshot::Sender<Replies>),
     /// Decide one check, in that database.
     Check(u8, DirectCheck, oneshot::Sender<CheckResult>),
 }

@@ -103,9 +103,10 @@ impl Worker {
             Run::Script(_) | Run::Keys(_) if !queue.is_empty() => return Ran::FlushFirst,
             Run::Script(command) => {
                 let ran = match self.new_script(env, command, request) {
+                    // Most are done at once, and need no memory of their own.
                     Ok(mut script) => match script.slice(self, request, out) {
                         true => Ran::Done,
-                        false => Ran::Later(Work::Script(script)),
+                        false => Ran::Later(Work::Script(Box::new(script))),
                     },
                     Err(error) => {
                         error.write(out, env.proto);
@@ -281,15 +282,15 @@ impl Worker {
         env: &Env,
         command: ScriptCommand,
         request: Request<'_>,
-    ) -> Result<Box<ScriptWork>, CommandError> {
+    ) -> Result<ScriptWork, CommandError> {
         let run = self.next_run();
-        Ok(Box::new(ScriptWork {
+        Ok(ScriptWork {
             run: self.prepare_script(env, command, request, run)?,
             keys: Keys::new(self, run),
             wanted: Vec::new(),
             needs: None,
             rounds: 0,
-        }))
+        })
     }
 
     /// Prepares a script's run.

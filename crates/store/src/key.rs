@@ -141,6 +141,55 @@ impl<'a> Key<'a> {
     }
 }
 
+/// The longest key that a [`KeyMemo`] has, in bytes.
+const MEMO_BYTES_MAX: usize = 64;
+
+/// A key of a store that was prepared, to be prepared again for less: see [`crate::Store::key_again`].
+#[derive(Clone, Copy, Debug)]
+pub struct KeyMemo {
+    /// Without its bytes.
+    key: Key<'static>,
+    bytes: [u8; MEMO_BYTES_MAX],
+    /// None while there is no key.
+    len: Option<u8>,
+}
+
+impl Default for KeyMemo {
+    fn default() -> Self {
+        Self {
+            key: Key {
+                bytes: &[],
+                hash: 0,
+                shape: 0,
+                rule: 0,
+                slot: 0,
+                keyspace: 0,
+            },
+            bytes: [0; MEMO_BYTES_MAX],
+            len: None,
+        }
+    }
+}
+
+impl KeyMemo {
+    /// The key, if it is this one.
+    #[inline]
+    pub(crate) fn recall<'a>(&self, of: Space, bytes: &'a [u8]) -> Option<Key<'a>> {
+        let len = usize::from(self.len?);
+        let is_it = len == bytes.len() && self.key.space() == of && self.bytes[..len] == *bytes;
+        is_it.then_some(Key { bytes, ..self.key })
+    }
+
+    #[inline]
+    pub(crate) fn learn(&mut self, key: &Key<'_>) {
+        if let Some(bytes) = self.bytes.get_mut(..key.bytes.len()) {
+            bytes.copy_from_slice(key.bytes);
+            self.len = Some(key.bytes.len() as u8);
+            self.key = Key { bytes: &[], ..*key };
+        }
+    }
+}
+
 pub(crate) fn space(keyspace: u8, rule: u32) -> Space {
     match keyspace {
         RULES => Space::Rule(rule),

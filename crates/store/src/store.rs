@@ -8,7 +8,7 @@ use crate::entry::{
 };
 use crate::expiry::{Base, Expiry};
 use crate::grave::Grave;
-use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, Keyspace, Space};
+use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, KeyMemo, Keyspace, Space};
 use crate::layout::Bounds;
 use crate::page::{PageRef, Spot};
 use crate::rebuild::Workshop;
@@ -102,6 +102,7 @@ impl Table {
         self.maps.get(local)?.find(key, &self.arena)
     }
 
+    #[inline]
     pub(crate) fn page(&self, local: usize, number: u32) -> PageRef<'_> {
         self.maps[local].page(number).view(&self.arena)
     }
@@ -235,6 +236,20 @@ impl Store {
     /// [`KeyError`]: too long, of a slot that is not here, or of a database that does not exist.
     pub fn key<'a>(&self, space: Space, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
         self.key_in_slot(space, slot_of(bytes), bytes)
+    }
+
+    /// As [`Store::key`], for one that was perhaps the last that was prepared with this memo, which must be this store's.
+    ///
+    /// # Errors
+    /// As [`Store::key`].
+    #[inline]
+    pub fn key_again<'a>(&self, memo: &mut KeyMemo, space: Space, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
+        if let Some(key) = memo.recall(space, bytes) {
+            return Ok(key);
+        }
+        let key = self.key(space, bytes)?;
+        memo.learn(&key);
+        Ok(key)
     }
 
     /// Prepares a key whose slot is already known to be `slot`.

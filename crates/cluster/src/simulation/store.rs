@@ -21,6 +21,8 @@ pub(crate) struct Bucket {
     pub filled_us: u64,
     /// Tokens that were ever taken from it.
     pub charged: u64,
+    /// Tokens of debits that were beyond the deepest debt.
+    pub forgiven: u64,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +84,7 @@ impl ModelStore {
             level: rule.full(),
             filled_us: clock_us,
             charged: 0,
+            forgiven: 0,
         };
         let mut bucket = self.slot(rule.slot).buckets.get(&key).copied().unwrap_or(fresh);
         rule.refill(&mut bucket, clock_us);
@@ -141,6 +144,7 @@ impl ModelStore {
                 out.extend(bucket.level.to_le_bytes());
                 out.extend(bucket.filled_us.to_le_bytes());
                 out.extend(bucket.charged.to_le_bytes());
+                out.extend(bucket.forgiven.to_le_bytes());
             }
         }
     }
@@ -239,12 +243,14 @@ impl SlotStore for ModelStore {
                 let level = i64::from_le_bytes(take(&mut bytes)?);
                 let filled_us = u64::from_le_bytes(take(&mut bytes)?);
                 let charged = u64::from_le_bytes(take(&mut bytes)?);
+                let forgiven = u64::from_le_bytes(take(&mut bytes)?);
                 slot.buckets.insert(
                     key,
                     Bucket {
                         level,
                         filled_us,
                         charged,
+                        forgiven,
                     },
                 );
             } else {
@@ -291,9 +297,12 @@ impl SlotStore for ModelStore {
         let rule = self.rules[usize::from(key)];
         debug_assert_eq!(rule.slot, slot, "a debit goes where its bucket is");
         let mut bucket = self.bucket(key, now_us);
-        let price = (debit.tokens * rule.window_us) as i64;
-        bucket.level = (bucket.level - price).max(-rule.full());
-        bucket.charged += debit.tokens;
+        // Down to a debt of the burst; in whole tokens, so that the charges stay exact.
+        let window = rule.window_us as i64;
+        let taken = debit.tokens.min(((bucket.level + rule.full()) / window) as u64);
+        bucket.level -= taken as i64 * window;
+        bucket.charged += taken;
+        bucket.forgiven += debit.tokens - taken;
         self.put(key, bucket);
     }
 

@@ -17,6 +17,7 @@ const CLAIMS_MAX: usize = 2048;
 #[derive(Debug, Default)]
 pub(super) struct Contact {
     digests_sent_us: u64,
+    pings_sent_us: u64,
     pub questions: u64,
 }
 
@@ -274,6 +275,22 @@ impl Machine {
         for (&to, link) in &self.peers.links {
             let sum = self.sum(link.slots.clone(), ME);
             self.send(to, Message::Digest { sum }, step);
+        }
+    }
+
+    pub(super) fn send_pings(&mut self, step: &mut Step<'_>) {
+        if step.now_us < self.contact.pings_sent_us.saturating_add(self.settings.ping_us) {
+            return;
+        }
+        self.contact.pings_sent_us = step.now_us;
+        for &to in self.peers.links.keys() {
+            self.send(to, Message::Ping { sent_us: step.now_us }, step);
+        }
+    }
+
+    pub(super) fn on_pong(&mut self, from: (PeerIx, u16), sent_us: u64, now_us: u64) {
+        if let Some(link) = self.peers.links.get_mut(&from) {
+            link.pinged_us = link.pinged_us.max(sent_us.min(now_us));
         }
     }
 

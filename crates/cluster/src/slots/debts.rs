@@ -1,12 +1,11 @@
 //! What was admitted in place of a holder, and how it gets there.
 //!
 //! A journal of admissions is kept by stand-ins, by local shares, and by a holder while another may have taken the slot without its
-//! knowledge: a peer is missing, or the heir has not acknowledged for a while. Who does not hold the slot sends its journal to who does,
+//! knowledge: a peer does not answer or is missing, or the heir has not acknowledged for a while. Who does not hold the slot sends its journal to who does,
 //! batch by batch. Batches of a life are numbered, and what a state of a slot contains travels with it, so each is taken once.
 
 use super::message::{Message, Taken};
 use super::peers::{ME, PeerIx};
-use super::state::Role;
 use super::store::Debit;
 use super::{Machine, Step};
 use crate::journal::{Admission, Journal};
@@ -132,10 +131,19 @@ impl Machine {
         }
     }
 
-    /// While a peer is missing, and until it has been back for a while, it may have taken slots that this node holds as well.
+    /// While a peer is out of sight, whether or not the view has it, and until it has been back for a while, it may have taken slots that
+    /// this node holds as well.
     fn look_for_missing(&mut self, now_us: u64) {
-        let since_us = self.peers.others().filter_map(|(_, peer)| peer.missing_since_us).max();
-        if since_us.is_some_and(|since_us| now_us < since_us + self.settings.missing_us) {
+        let overdue_us = self.settings.overdue_us;
+        let silent = |peer: PeerIx| {
+            let mut links = self.peers.links.range((peer, 0)..=(peer, u16::MAX)).peekable();
+            links.peek().is_none() || links.any(|(_, link)| now_us > link.pinged_us + overdue_us)
+        };
+        let out_of_sight = self.peers.others().any(|(ix, peer)| match peer.missing_since_us {
+            Some(since_us) => now_us < since_us + self.settings.missing_us,
+            None => peer.member && silent(ix),
+        });
+        if out_of_sight {
             self.debts.missing_until_us = now_us + self.settings.journal_linger_us;
         } else if self.debts.missing_until_us != 0 && now_us > self.debts.missing_until_us {
             self.debts.missing_until_us = 0;
@@ -153,8 +161,8 @@ impl Machine {
     fn look_for_overdue(&mut self, now_us: u64) {
         let overdue_us = self.settings.overdue_us;
         let missing = self.debts.missing_until_us > 0;
-        for i in 0..self.slots.len() {
-            let Role::Held(held) = &mut self.slots[i].role else {
+        for slot in self.range() {
+            let Some(held) = self.slot_mut(slot).held_mut() else {
                 continue;
             };
             let late = |since_us: u64| now_us > since_us + overdue_us;
@@ -162,8 +170,9 @@ impl Machine {
                 .followers
                 .iter()
                 .any(|follower| follower.lags_since_us().is_some_and(late));
-            if std::mem::replace(&mut held.overdue, overdue) && !overdue && !missing {
-                self.debts.journal.take(self.first + i as u16, usize::MAX);
+            let was = std::mem::replace(&mut held.overdue, overdue);
+            if was && !overdue && !missing {
+                self.debts.journal.take(slot, usize::MAX);
             }
         }
     }
@@ -217,7 +226,7 @@ impl Machine {
         if state.held().is_none() {
             return self.tell_known(from, std::iter::once(slot), None, step);
         }
-        if state.offered().is_some() {
+        if state.offered().is_some() || !self.pause.certain() {
             // It will be asked again when it is clear who has the slot.
             return;
         }

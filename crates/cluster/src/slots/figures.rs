@@ -58,3 +58,40 @@ impl Machine {
         figures
     }
 }
+
+/// What the simulator sees of a machine from outside.
+#[cfg(test)]
+impl Machine {
+    /// The epoch with which this node holds a slot, unless it has offered it.
+    pub(crate) fn claims(&self, slot: u16) -> Option<crate::member::Epoch> {
+        let state = self.find(slot)?;
+        (state.held().is_some() && state.offered().is_none()).then_some(state.belief.epoch)
+    }
+
+    /// Whether it came to hold the slot by a handover.
+    pub(crate) fn cause(&self, slot: u16) -> bool {
+        self.find(slot)
+            .and_then(|state| state.held())
+            .is_some_and(|held| held.handed)
+    }
+
+    /// Whether it took the slot over with a replica that was in step.
+    pub(crate) fn took_in_step(&self, slot: u16) -> bool {
+        self.find(slot)
+            .and_then(|state| state.held())
+            .is_some_and(|held| held.took_in_step)
+    }
+
+    /// Since when it has held the slot without a break.
+    pub(crate) fn holds_since(&self, slot: u16) -> u64 {
+        self.find(slot)
+            .and_then(|state| state.held())
+            .map_or(u64::MAX, |held| held.since_us)
+    }
+
+    /// To whom it has offered the slot.
+    pub(crate) fn offered_to(&self, slot: u16) -> Option<&str> {
+        let (to, _) = self.find(slot)?.offered()?;
+        Some(&self.peers.get(to).id.name)
+    }
+}

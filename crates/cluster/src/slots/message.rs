@@ -126,6 +126,16 @@ pub enum Message {
         /// See `contact`.
         sum: u64,
     },
+    /// Asks for a [`Message::Pong`]: what came before has arrived.
+    Ping {
+        /// When it was sent, by the sender's clock in microseconds.
+        sent_us: u64,
+    },
+    /// The answer.
+    Pong {
+        /// The number in the question.
+        sent_us: u64,
+    },
     /// A step of a stream.
     Batch(Batch),
     /// The follower has applied a stream up to a batch.

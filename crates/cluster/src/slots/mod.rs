@@ -95,6 +95,7 @@ impl Machine {
 
     /// A connection to a worker of a peer is up: messages to it will arrive in order or not at all. `slots` are those of that worker.
     pub fn link_up(&mut self, peer: &Incarnation, worker: u16, slots: Range<u16>, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let Some(peer) = self.meet(peer, step) else { return };
         if peer == ME {
             return;
@@ -111,6 +112,7 @@ impl Machine {
                 slots: slots.clone(),
                 digests_wrong: 0,
                 answered: 0,
+                pinged_us: step.now_us,
             },
         );
         self.tell_holdings(peer, worker, step);
@@ -119,9 +121,8 @@ impl Machine {
 
     /// The connection is gone, and what was sent by it may not have arrived.
     pub fn link_down(&mut self, peer: &Incarnation, worker: u16, step: &mut Step<'_>) {
-        let Life::Current(peer) = self.peers.meet(peer) else {
-            return;
-        };
+        self.notice_pause(step);
+        let Some(peer) = self.meet(peer, step) else { return };
         if let Some(link) = self.peers.links.remove(&(peer, worker)) {
             self.break_streams(peer, link.slots, step);
         }
@@ -129,11 +130,12 @@ impl Machine {
 
     /// A worker of a peer has sent a message.
     pub fn receive(&mut self, from: &Incarnation, worker: u16, message: Message, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let Some(peer) = self.meet(from, step) else { return };
         if peer == ME {
             return;
         }
-        self.notice_pause(step);
+        self.peers.get_mut(peer).heard_us = step.now_us;
         let from = (peer, worker);
         match message {
             Message::Holdings { runs, all } => self.on_holdings(from, &runs, all, step),
@@ -141,6 +143,8 @@ impl Machine {
             Message::Ask { ranges, number } => self.on_ask(from, &ranges, number, step),
             Message::Known { claims, answer } => self.on_known(from, &claims, answer, step),
             Message::Digest { sum } => self.on_digest(from, sum, step),
+            Message::Ping { sent_us } => self.send(from, Message::Pong { sent_us }, step),
+            Message::Pong { sent_us } => self.on_pong(from, sent_us, step.now_us),
             Message::Batch(batch) => self.on_batch(from, batch, step),
             Message::Ack { slot, stream, number } => self.on_ack(from, slot, stream, number, step),
             Message::Behind { slot, stream } => self.on_behind(from, slot, stream, step),
@@ -170,6 +174,7 @@ impl Machine {
         self.look_at_replicas(step);
         self.look_at_debts(step);
         self.tell_news(step);
+        self.send_pings(step);
         self.send_digests(step);
     }
 
@@ -215,6 +220,11 @@ impl Machine {
         self.slots.iter().filter(|slot| slot.held().is_some()).count()
     }
 
+    /// Whether a node that leaves has given everything away: it holds no slot, and owes nobody anything.
+    pub fn drained(&self) -> bool {
+        self.held() == 0 && self.journal_figures().1 == 0
+    }
+
     fn find(&self, slot: u16) -> Option<&Slot> {
         self.slots.get(usize::from(slot.checked_sub(self.first)?))
     }
@@ -243,10 +253,17 @@ impl Machine {
     /// Makes this node the holder of a slot. `from`: the one that has handed it over.
     fn hold(&mut self, slot: u16, epoch: Epoch, from: Option<PeerIx>, step: &mut Step<'_>) {
         let from = from.map(|peer| (peer, step.store.track(slot)));
+        let arrived_us = if from.is_some() { step.now_us } else { 0 };
         let state = self.slot_mut(slot);
+        #[cfg(test)]
+        let seen_from_outside = (
+            from.is_some(),
+            matches!(&state.role, Role::Replica(replica) if replica.in_step),
+        );
         debug_assert!(epoch >= state.belief.epoch, "epochs rise");
         state.role = Role::Held(Box::new(Held {
             from,
+            arrived_us,
             taken_changes: 1,
             ..Held::default()
         }));
@@ -255,6 +272,11 @@ impl Machine {
             holder: Some(ME),
         };
         state.since_us = step.now_us;
+        #[cfg(test)]
+        if let Some(held) = state.held_mut() {
+            (held.handed, held.took_in_step) = seen_from_outside;
+            held.since_us = step.now_us;
+        }
         step.store.set_held(slot, true);
         self.news.insert(slot);
         self.publish(slot, step);

@@ -42,7 +42,9 @@ impl Machine {
         let ready = held.followers.iter().any(|follower| {
             follower.peer == to && follower.in_step && follower.stage == Stage::Flowing && follower.unacked.len() <= 1
         });
-        if !ready || self.moving >= self.settings.moves_max || !self.pause.certain() || self.is_gone(to) {
+        // While views differ, two nodes may each think that the other is the target.
+        let new = held.arrived_us != 0 && step.now_us < held.arrived_us + self.settings.stay_us;
+        if !ready || new || self.moving >= self.settings.moves_max || !self.pause.certain() || self.is_gone(to) {
             return;
         }
         self.moving += 1;
@@ -61,6 +63,7 @@ impl Machine {
 
     /// No command is under way in a slot that was to be frozen, and none will start before it is released.
     pub fn frozen(&mut self, slot: u16, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let Some(moving) = self.find(slot).and_then(|state| state.held()?.moving) else {
             return;
         };
@@ -232,8 +235,10 @@ impl Machine {
         }
         let holder = state.belief.holder == Some(from.0);
         let leaving = self.peers.get(ME).leaving;
+        // For a view without the holder another may be taking the slot now.
+        let removed = self.peers.get(from.0).removed;
         let refused = state.refused >= offer.epoch;
-        if refused || leaving || !holder || !self.has_all(slot, offer.stream, offer.number) {
+        if refused || leaving || removed || !holder || !self.has_all(slot, offer.stream, offer.number) {
             let state = self.slot_mut(slot);
             state.refused = state.refused.max(offer.epoch);
             return self.send(

@@ -22,6 +22,10 @@ pub(super) struct Peer {
     pub leaving: bool,
     /// Whether the view once had this life and has lost it.
     pub removed: bool,
+    /// When it lost it.
+    pub removed_us: u64,
+    /// When this node last had a message of it.
+    pub heard_us: u64,
     /// Since when the view has lacked it, if it did not leave by itself: it may be cut off and go on.
     pub missing_since_us: Option<u64>,
 }
@@ -35,6 +39,8 @@ pub(super) struct Link {
     pub digests_wrong: u8,
     /// The highest number of a question that it has answered.
     pub answered: u64,
+    /// When the last ping was sent that was answered.
+    pub pinged_us: u64,
 }
 
 #[derive(Debug)]
@@ -63,6 +69,8 @@ impl Peers {
             member: false,
             leaving: false,
             removed: false,
+            removed_us: 0,
+            heard_us: 0,
             missing_since_us: None,
         };
         Self {
@@ -103,6 +111,8 @@ impl Peers {
                         member: false,
                         leaving: false,
                         removed: false,
+                        removed_us: 0,
+                        heard_us: 0,
                         missing_since_us: known.missing_since_us,
                     };
                     Life::New(peer)
@@ -114,6 +124,8 @@ impl Peers {
             member: false,
             leaving: false,
             removed: false,
+            removed_us: 0,
+            heard_us: 0,
             missing_since_us: None,
         };
         // A name is reused only when nothing refers to its number any more: see `forget`.

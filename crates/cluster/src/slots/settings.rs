@@ -13,6 +13,8 @@ pub struct Settings {
     pub copies_max: usize,
     /// The slots that are frozen for a move at once.
     pub moves_max: usize,
+    /// How long a slot that was handed over stays, in microseconds.
+    pub stay_us: u64,
     /// How long commands of a slot that moves wait, in microseconds.
     pub freeze_us_max: u64,
     /// After how long an offer is repeated, in microseconds.
@@ -25,6 +27,8 @@ pub struct Settings {
     pub unknown_us: u64,
     /// How often sums of holdings are compared, in microseconds.
     pub digest_us: u64,
+    /// How often links are tried, in microseconds.
+    pub ping_us: u64,
     /// A replica of which nothing has been heard for so long, and which is not wanted here, goes, in microseconds.
     pub replica_idle_us: u64,
     /// Changes that a follower has not acknowledged for so long make the holder keep a journal, in microseconds.
@@ -45,12 +49,14 @@ impl Default for Settings {
             copy_in_flight_bytes_max: 4 << 20,
             copies_max: 128,
             moves_max: 64,
+            stay_us: 500_000,
             freeze_us_max: 500_000,
             offer_again_us: 250_000,
             ack_us_max: 5_000_000,
             death_us: 1_000_000,
             unknown_us: 3_000_000,
             digest_us: 1_000_000,
+            ping_us: 100_000,
             replica_idle_us: 10_000_000,
             overdue_us: 200_000,
             missing_us: 600_000_000,

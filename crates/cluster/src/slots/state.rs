@@ -58,10 +58,21 @@ pub(super) struct Held {
     pub moving: Option<Move>,
     /// The one before, if it handed the slot over: it has all entries up to a mark.
     pub from: Option<(PeerIx, Mark)>,
+    /// When it was handed over; 0 if it was not.
+    pub arrived_us: u64,
     /// How often the debits in its state have changed: each follower is told once.
     pub taken_changes: u64,
     /// Whether a follower has not acknowledged changes for so long that a journal is kept.
     pub overdue: bool,
+    /// Whether it came by a handover.
+    #[cfg(test)]
+    pub handed: bool,
+    /// Since when this node has held it.
+    #[cfg(test)]
+    pub since_us: u64,
+    /// Whether it was taken over with a replica that was in step.
+    #[cfg(test)]
+    pub took_in_step: bool,
 }
 
 #[derive(Debug)]

@@ -36,6 +36,7 @@ pub(super) struct Tables {
 impl Machine {
     /// The members have changed.
     pub fn view(&mut self, view: &View, step: &mut Step<'_>) {
+        self.notice_pause(step);
         let members: Vec<Option<PeerIx>> = view.members.iter().map(|(id, _)| self.meet(id, step)).collect();
         let now: Vec<(PeerIx, bool)> = members
             .iter()
@@ -78,7 +79,7 @@ impl Machine {
                     if !known.leaving {
                         known.missing_since_us = Some(now_us);
                     }
-                    (known.member, known.removed) = (false, true);
+                    (known.member, known.removed, known.removed_us) = (false, true, now_us);
                 }
                 None => {}
             }
@@ -129,19 +130,19 @@ impl Machine {
                 continue;
             }
             let Belief { epoch, holder } = self.slot(slot).belief;
-            let gone = match holder {
-                None => epoch > Epoch(0),
-                Some(holder) => holder != ME && self.peers.get(holder).removed,
-            };
-            if gone {
-                self.take_over(slot, step);
-            } else if holder.is_none() {
-                unknown.push(slot);
-            } else if holder.is_some_and(|holder| !self.peers.get(holder).member) {
-                // It is not in the view yet, or not any more before this node heard of it.
-                self.view.orphans = true;
-                if step.now_us > self.slot(slot).since_us.max(self.view.since_us) + self.settings.unknown_us {
-                    self.take_over(slot, step);
+            match holder {
+                None if epoch == Epoch(0) => unknown.push(slot),
+                None => self.take_over(slot, step),
+                Some(ME) => {}
+                Some(holder) if self.peers.get(holder).member => {}
+                Some(holder) if self.died_as_holder(slot, holder) => self.take_over(slot, step),
+                Some(holder) => {
+                    // Not in the view yet, or alive for others that this node hears of.
+                    self.view.orphans = true;
+                    let heard_us = self.peers.get(holder).heard_us.max(self.slot(slot).since_us);
+                    if step.now_us > heard_us.max(self.view.since_us) + self.settings.unknown_us {
+                        self.take_over(slot, step);
+                    }
                 }
             }
         }
@@ -149,6 +150,12 @@ impl Machine {
             self.view.orphans = true;
             self.take_unknown(&unknown, step);
         }
+    }
+
+    /// Whether the view lost the holder of a slot after this node heard that it was that.
+    fn died_as_holder(&self, slot: u16, holder: PeerIx) -> bool {
+        let peer = self.peers.get(holder);
+        peer.removed && peer.removed_us >= self.slot(slot).since_us
     }
 
     /// Slots of which this node has heard nothing: somebody may hold them, so it asks all before it takes them.

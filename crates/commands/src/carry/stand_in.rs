@@ -4,9 +4,12 @@ use super::Owed;
 use crate::check::{Order, Shown, Subject, write};
 use crate::table::{Run, Spec};
 use crate::{CommandError, Env, Shard};
-use tollgate_limiter::{Burst, Decision, Limit, Quota, Source};
+use tollgate_limiter::{Burst, Decision, Limit, OnFailure, Quota, Source};
 use tollgate_protocol::Request;
 use tollgate_store::{DATABASES, Keyspace, Space};
+
+/// When to ask again after a denial because nobody could be asked: by then the heir has taken over.
+const ASK_AGAIN_US: u64 = 1_000_000;
 
 /// In whose place a check is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +66,10 @@ impl Shard {
                 self.finish_remains(slot);
                 self.decide_in(env, &order, order.space(env.db), key)?
             }
-            As::Local(share) => self.decide_share(env, &order, key, &share)?,
+            As::Local(share) => match order.on_failure {
+                OnFailure::Local => self.decide_share(env, &order, key, &share)?,
+                OnFailure::Open | OnFailure::Closed => self.decide_blindly(env, &order, key)?,
+            },
         };
         shown.decision.source = match standing {
             As::Owner => Source::Owner,
@@ -76,6 +82,26 @@ impl Shard {
         }
         let params = self.intern(order.policy, order.quota)?;
         Ok(self.owed(order.space(env.db), key, params, order.cost))
+    }
+
+    /// Decides as the rule or the caller wants it when nobody can be asked: all or nothing.
+    fn decide_blindly(&self, env: &Env, order: &Order, key: &[u8]) -> Result<Shown, CommandError> {
+        let key = self.bucket_key(order.space(env.db), key)?;
+        let (clock_us, clock_offset_us) = self.slot_clock(env, &key);
+        let allowed = order.on_failure == OnFailure::Open || order.cost == 0;
+        Ok(Shown {
+            decision: Decision {
+                allowed,
+                limit: order.quota.limit.get(),
+                remaining: 0,
+                retry_after_us: Some(if allowed { 0 } else { ASK_AGAIN_US }),
+                full_at_us: clock_us,
+                source: Source::Local,
+            },
+            burst: order.quota.burst.get(),
+            clock_us,
+            clock_offset_us,
+        })
     }
 
     fn decide_share(&mut self, env: &Env, order: &Order, key: &[u8], share: &Share) -> Result<Shown, CommandError> {

@@ -73,9 +73,12 @@ impl Shard {
         if key.len() > MAX_KEY_BYTES {
             return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
         }
-        self.store
-            .key(space, key)
-            .map_err(|e| CommandError::Other(e.to_string()))
+        // The commands of a script mostly have one key in common.
+        let prepared = match self.is_in_run() {
+            true => self.store.key_again(&mut self.key_memo.borrow_mut(), space, key),
+            false => self.store.key(space, key),
+        };
+        prepared.map_err(|e| CommandError::Other(e.to_string()))
     }
 
     /// The clock of the key's slot, and how far it is ahead of the node's.

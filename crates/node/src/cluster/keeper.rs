@@ -20,6 +20,8 @@ use tollgate_store::SLOTS;
 const TICK: Duration = Duration::from_millis(5);
 /// How often the others are told what the slots come to.
 const TELL_US: u64 = 200_000;
+/// How often the shard's journals are told to the machine.
+const JOURNALS_US: u64 = 25_000;
 /// How long nothing may tell the machine the time before a command asks whether the node stood still.
 const STILL_US: u64 = 500_000;
 
@@ -34,6 +36,9 @@ impl Worker {
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return;
         };
+        for slot in slots_of(self.index as u16, self.node.workers() as u16) {
+            self.shard.borrow_mut().set_slot_held(slot, false);
+        }
         let mut views = cluster.view();
         let view = Arc::clone(&views.borrow_and_update());
         self.take_view(view);
@@ -42,12 +47,16 @@ impl Worker {
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut told_us = 0;
+        let (mut told_us, mut journals_us) = (0, 0);
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
                     self.step_slots(Machine::tick);
                     let now_us = self.node.clock.now_us();
+                    if now_us >= journals_us + JOURNALS_US {
+                        journals_us = now_us;
+                        self.keep_journals();
+                    }
                     if now_us >= told_us + TELL_US {
                         told_us = now_us;
                         self.tell_home();

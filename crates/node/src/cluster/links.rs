@@ -6,6 +6,7 @@ use super::queues::OpenQueues;
 use crate::limits::Bound;
 use crate::peers::Peers;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Links {
     pub view: RefCell<Arc<View>>,
     /// When the machine was told the time last, by the node's clock.
     pub ticked_us: Cell<u64>,
+    /// The slots whose shard keeps a journal.
+    pub(super) journaled: RefCell<BTreeSet<u16>>,
     /// What has happened to connections and is not dealt with yet.
     pub(super) heard: Rc<Heard>,
     /// A list that is emptied after use.
@@ -54,6 +57,7 @@ impl Links {
             circuits: RefCell::default(),
             view: RefCell::new(Arc::clone(&cluster.view().borrow())),
             ticked_us: Cell::new(0),
+            journaled: RefCell::default(),
             heard,
             effects: RefCell::default(),
         }

@@ -2,6 +2,7 @@
 
 mod events;
 mod forward;
+mod instead;
 mod keeper;
 mod links;
 mod places;
@@ -10,6 +11,7 @@ mod routes;
 mod serve;
 mod store;
 
+pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
 pub use places::Whereabouts;

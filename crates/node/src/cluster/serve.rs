@@ -1,5 +1,6 @@
 //! Commands that peers have sent: run in the shards of this node, and their replies put in order.
 
+use super::instead::Standing;
 use crate::keyspace;
 use crate::node::Place;
 use crate::order::{Lost, Order};
@@ -33,6 +34,8 @@ pub struct Forwarded {
     elsewhere: Vec<u32>,
     count: u32,
     parts: Vec<Part>,
+    /// Whether checks are decided on replicas, in place of holders.
+    stands_in: bool,
     /// For each worker: its collecting batch, as an index of `parts`.
     collecting: Vec<Option<usize>>,
 }
@@ -54,7 +57,13 @@ impl Forwarded {
     ///
     /// # Errors
     /// They are not what a peer sends.
-    pub fn read(worker: &Worker, lane: Lane, bytes: &[u8], stretches: &[Stretch]) -> Result<Self, Malformed> {
+    pub fn read(
+        worker: &Worker,
+        lane: Lane,
+        bytes: &[u8],
+        stretches: &[Stretch],
+        stands_in: bool,
+    ) -> Result<Self, Malformed> {
         let mut forwarded = Self {
             lane,
             order: Order::default(),
@@ -63,6 +72,7 @@ impl Forwarded {
             elsewhere: Vec::new(),
             count: 0,
             parts: Vec::new(),
+            stands_in,
             collecting: vec![None; worker.node.workers()],
         };
         let mut scanner = Scanner::new(worker.node.scan_limits);
@@ -79,7 +89,7 @@ impl Forwarded {
                 return Err(Malformed);
             };
             let request = scanner.request(&bytes[at..]);
-            let env = worker.env(0, stretch.db, stretch.proto);
+            let env = worker.env(worker.node.clock.now_us(), stretch.db, stretch.proto);
             match worker.node.commands.resolve(request, &mut last) {
                 Ok((spec, _)) => forwarded.sort(worker, &env, spec, request),
                 Err(error) => {
@@ -116,6 +126,10 @@ impl Forwarded {
         let mut places = spec.key_positions(request).map(place);
         let first = places.next().unwrap_or(Some(worker.index));
         let (Some(first), others) = (first, places.collect::<Vec<_>>()) else {
+            if self.stands_in && matches!(spec.run, Run::Check(_)) && worker.can_stand_in(slot_of(request.arg(1))) {
+                worker.decide_instead(Standing::Heir, env, spec, request, &mut self.local);
+                return self.note_local();
+            }
             return self.note_elsewhere();
         };
         if others.contains(&None) {

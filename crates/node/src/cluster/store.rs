@@ -11,8 +11,8 @@ pub struct ShardStore<'a> {
 
 impl SlotStore for ShardStore<'_> {
     fn copy_some(&mut self, slot: u16, from: Cursor, budget_bytes: usize, out: &mut Vec<u8>) -> Option<Cursor> {
-        let next = self.shard.copy_slot(slot, from.0, budget_bytes, out)?;
-        Some(Cursor(next, 0))
+        let next = self.shard.copy_slot(slot, from.0, budget_bytes, out);
+        next.map(|next| Cursor(next, 0))
     }
 
     fn track(&mut self, slot: u16) -> Mark {
@@ -34,12 +34,13 @@ impl SlotStore for ShardStore<'_> {
         budget_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Result<Changes, Forgotten> {
-        let written = self.shard.slot_changes(slot, since.0, budget_bytes, out);
-        let written = written.map_err(|_| Forgotten)?;
-        Ok(Changes {
-            mark: Mark(written.mark),
-            more: written.more,
-        })
+        match self.shard.slot_changes(slot, since.0, budget_bytes, out) {
+            Ok(written) => Ok(Changes {
+                mark: Mark(written.mark),
+                more: written.more,
+            }),
+            Err(_) => Err(Forgotten),
+        }
     }
 
     fn apply(&mut self, slot: u16, bytes: &[u8]) -> Result<(), Malformed> {
@@ -71,10 +72,12 @@ impl SlotStore for ShardStore<'_> {
     }
 
     fn debit(&mut self, slot: u16, debit: &Debit, now_us: u64) {
-        // What is malformed owes nothing; the peer that sent it has nothing else to say of it.
-        let _ = self
+        let taken = self
             .shard
             .debit(slot, &debit.bucket, &debit.parameters, debit.tokens, now_us);
+        if taken.is_err() {
+            tracing::warn!(event = "debit_malformed", slot);
+        }
     }
 
     fn entries(&self, slot: u16) -> usize {

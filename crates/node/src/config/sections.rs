@@ -85,6 +85,8 @@ section! {
         silence_min_ms: u64 = 1_000, Kind::Millis(100, 60_000), "ms";
         /// Time for which a dead node is remembered and sought.
         dead_grace_ms: u64 = 600_000, Kind::Millis(1_000, 86_400_000), "ms";
+        /// Longest time that this node stays out of the ring when it comes and goes again and again; 0 lets it in at once.
+        rejoin_delay_max_ms: u64 = 60_000, Kind::Millis(0, 60_000), "ms";
     }
 }
 

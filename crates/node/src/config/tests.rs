@@ -184,7 +184,10 @@ fn unknown_names_are_errors_that_name_the_nearest() {
         error(&set("node.wokers=1")),
         "--set: there is no key 'node.wokers'; did you mean 'node.workers'?"
     );
-    assert_eq!(error(&set("cluster.join=a:1")), "--set: there is no section 'cluster'");
+    assert_eq!(
+        error(&set("federation.join=a:1")),
+        "--set: there is no section 'federation'"
+    );
 }
 
 #[test]

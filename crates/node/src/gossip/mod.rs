@@ -77,6 +77,8 @@ pub struct GossipConfig {
     pub silence_min: Duration,
     /// How long the dead are remembered.
     pub grace: Duration,
+    /// The longest that this node stays out of the ring because it comes and goes.
+    pub delay_max: Duration,
     /// Seals datagrams, if there is a secret.
     pub seal: Option<Arc<dyn Seal>>,
     /// Loses datagrams, in tests.

@@ -130,7 +130,8 @@ impl Run {
         let (seeds_tx, seeds) = watch::channel(addresses);
         tokio::spawn(seeds::keep(config.seeds.clone(), seeds_tx));
         let begin = Instant::now();
-        let membership = Membership::new(me.clone(), config.slots, others, 0);
+        let membership =
+            Membership::new(me.clone(), config.slots, others, 0).with_delay_max_us(config.delay_max.as_micros() as u64);
         let own_id = ChitchatId::new(Arc::clone(&me.name), me.generation, config.advertised);
         let said = BTreeMap::from([
             (facts::MEMBER, facts::write_member(&config.identity)),

@@ -56,6 +56,7 @@ fn config(name: &str, generation: u64, at: SocketAddr, seeds: &[SocketAddr]) -> 
         phi: 11.0,
         silence_min: Duration::from_secs(1),
         grace: Duration::from_secs(600),
+        delay_max: Duration::from_secs(60),
         seal: None,
         lossy: None,
         counters: Arc::default(),

@@ -80,6 +80,12 @@ pub struct WorkerCounters {
     pub commands: Counter,
     /// Commands that went to the shard of another worker.
     pub forwarded_commands: Counter,
+    /// Checks decided on a replica, in place of a holder that did not answer.
+    pub decided_as_heir: Counter,
+    /// Checks decided by this node's share of the limit, since neither holder nor heir answered.
+    pub decided_locally: Counter,
+    /// Answers of peers that were not there when they were due.
+    pub peer_deadlines: Counter,
     /// Batches in which they went.
     pub forwarded_batches: Counter,
     /// Rounds decided.
@@ -148,6 +154,9 @@ impl WorkerCounters {
             policies: (0..policies).map(|_| PolicyCounters::default()).collect(),
             commands: Counter::default(),
             forwarded_commands: Counter::default(),
+            decided_as_heir: Counter::default(),
+            decided_locally: Counter::default(),
+            peer_deadlines: Counter::default(),
             forwarded_batches: Counter::default(),
             rounds: Counter::default(),
             round_turns: Counter::default(),

@@ -64,6 +64,24 @@ impl Metrics {
             self.sum(|worker| &worker.forwarded_batches),
         );
         text.single(
+            "tollgate_heir_decisions_total",
+            Counter,
+            "Checks decided on a replica, in place of a holder that did not answer.",
+            self.sum(|worker| &worker.decided_as_heir),
+        );
+        text.single(
+            "tollgate_local_decisions_total",
+            Counter,
+            "Checks decided by this node's share of the limit, since neither holder nor heir answered.",
+            self.sum(|worker| &worker.decided_locally),
+        );
+        text.single(
+            "tollgate_peer_deadlines_missed_total",
+            Counter,
+            "Answers of peers that were not there when they were due.",
+            self.sum(|worker| &worker.peer_deadlines),
+        );
+        text.single(
             "tollgate_rounds_total",
             Counter,
             "Batches in which the checks of small turns were decided, of all that were ready together.",

@@ -13,6 +13,9 @@ pub enum PeerError {
     /// Its address has no meaning here.
     #[error("the peer's address cannot be resolved")]
     Unresolved,
+    /// No connection to it came about, for none of the other reasons: nothing was sent.
+    #[error("no connection to the peer came about")]
+    Unreached,
     /// Nobody listens at its address.
     #[error("the peer refused the connection")]
     Refused,
@@ -46,6 +49,31 @@ pub enum PeerError {
     /// Any other error of the system.
     #[error("the connection to the peer failed: {0}")]
     System(ErrorKind),
+}
+
+impl PeerError {
+    /// Whether the peer may have got the request that failed in this way, and acted on it.
+    pub fn may_have_arrived(self) -> bool {
+        match self {
+            Self::Unknown
+            | Self::Unresolved
+            | Self::Unreached
+            | Self::Refused
+            | Self::Handshake(_)
+            | Self::NotUnderstood
+            | Self::Full(_)
+            | Self::TooLong => false,
+            Self::Reset | Self::Closed | Self::TimedOut | Self::Protocol | Self::GivenUp | Self::System(_) => true,
+        }
+    }
+
+    /// What requests are told that no connection was there for.
+    pub(super) fn of_unsent(self) -> Self {
+        match self.may_have_arrived() {
+            true => Self::Unreached,
+            false => self,
+        }
+    }
 }
 
 impl From<std::io::Error> for PeerError {

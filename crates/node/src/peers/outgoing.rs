@@ -118,18 +118,13 @@ impl Peers {
 
     /// Forgets all peers but those: their connections are given up.
     pub fn retain(&self, mut stays: impl FnMut(&str) -> bool) {
-        let mut gone = Vec::new();
-        self.peers.borrow_mut().retain(|name, peer| {
-            let stays = stays(name);
-            if !stays {
-                gone.extend(peer.links.drain());
-            }
-            stays
-        });
+        let gone: Vec<_> = self.peers.borrow_mut().extract_if(|name, _| !stays(name)).collect();
+        // Dropped when the borrow is over: who waits there is told, and may ask others.
+        drop(gone);
     }
 
     /// The connection to a worker of a peer, made now if there is none. It is for keeping, as long as the peer stays what it is: one that was
-    /// given up answers [`PeerError::GivenUp`].
+    /// given up answers [`PeerError::Unreached`].
     ///
     /// # Errors
     /// [`PeerError::Unknown`].
@@ -333,22 +328,23 @@ impl PeerLink {
                 queue.frames.push_back((kind, id, body));
                 Ok(())
             }
-            State::Down(why) => Err(*why),
-            State::Over => Err(PeerError::GivenUp),
+            State::Down(why) => Err(why.of_unsent()),
             // Whoever calls this has seen that it does not stand.
-            State::Up(_) => Err(PeerError::GivenUp),
+            State::Over | State::Up(_) => Err(PeerError::Unreached),
         }
     }
 
     /// Ends it for good.
     fn give_up(&self) {
+        let mut why = PeerError::Unreached;
         if let State::Up(sending) = self.state.replace(State::Over) {
-            sending.end(PeerError::GivenUp);
+            why = PeerError::GivenUp;
+            sending.end(why);
         }
         if let Some(task) = self.task.take() {
             task.abort();
         }
-        self.fail_all(PeerError::GivenUp);
+        self.fail_all(why);
     }
 
     fn fail_all(&self, why: PeerError) {
@@ -387,7 +383,7 @@ impl PeerLink {
                 }
                 Err(why) => {
                     failed += 1;
-                    self.over(State::Down(why), why, PeerEvent::Failed(why));
+                    self.over(State::Down(why), why.of_unsent(), PeerEvent::Failed(why));
                 }
             }
             tokio::time::sleep(backoff(failed)).await;

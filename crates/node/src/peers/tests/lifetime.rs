@@ -55,6 +55,43 @@ fn requests_to_nobody_fail_when_that_is_known() {
 }
 
 #[test]
+fn a_request_that_was_never_sent_does_not_look_as_if_it_had_been() {
+    // It listens, and closes whoever comes before hands are shaken.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    run_local(async {
+        let (peers, _, events) = asking(config("a"), address);
+        let link = peers.link("b", 0).unwrap();
+        let pending = link.request_body(Kind::Slot, b"x").unwrap();
+        let why = pending.await.unwrap_err();
+        assert!(!why.may_have_arrived(), "{why:?}");
+        assert!(matches!(
+            events.borrow()[0].as_str(),
+            "failed b 0 Reset" | "failed b 0 Closed"
+        ));
+        // Nor does one while the next attempt is not due.
+        let why = link.request_body(Kind::Slot, b"x").unwrap_err();
+        assert_eq!(why, PeerError::Unreached);
+        // Given up before there was a connection.
+        peers.set(&"b".into(), 2, &address.to_string().into());
+        let pending = peers.link("b", 0).unwrap().request_body(Kind::Slot, b"x").unwrap();
+        peers.retain(|_| false);
+        assert_eq!(pending.await.unwrap_err(), PeerError::Unreached);
+    });
+    // And one on a connection that stood may have been.
+    let server = Server::start(config("b"));
+    run_local(async {
+        let (peers, ..) = asking(config("a"), server.address);
+        let link = peers.link("b", 0).unwrap();
+        let held = link.request_body(Kind::Slot, HOLD).unwrap();
+        until("connected", || link.is_up()).await;
+        peers.retain(|_| false);
+        assert!(held.await.unwrap_err().may_have_arrived());
+    });
+}
+
+#[test]
 fn a_peer_is_found_by_a_name_of_its_host() {
     let server = Server::start(config("b"));
     run_local(async {
@@ -79,7 +116,7 @@ fn a_peer_that_moves_starts_again_or_leaves_is_given_up_where_it_was() {
         assert!(link.is_up());
         peers.set(&"b".into(), 2, &second.address.to_string().into());
         assert_eq!(held.await.unwrap_err(), PeerError::GivenUp);
-        assert_eq!(link.request_body(Kind::Slot, b"x").unwrap_err(), PeerError::GivenUp);
+        assert_eq!(link.request_body(Kind::Slot, b"x").unwrap_err(), PeerError::Unreached);
         let link = peers.link("b", 0).unwrap();
         link.request_body(Kind::Slot, b"x").unwrap().await.unwrap();
         let held = link.request_body(Kind::Slot, HOLD).unwrap();
