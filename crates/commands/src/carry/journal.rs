@@ -7,7 +7,7 @@ use tollgate_script::ParamsId;
 use tollgate_store::{Key, Keyspace, Space};
 use tollgate_values::varint;
 
-/// Buckets that the journals of a shard have at most.
+/// Buckets that the journals of a shard have at most, unless [`Shard::set_carry_bounds`] sets it.
 pub const JOURNAL_BUCKETS_MAX: usize = 100_000;
 
 /// Tokens that a bucket owes.
@@ -31,15 +31,31 @@ struct Admitted {
 type Buckets = HashMap<(Space, Box<[u8]>), Admitted>;
 
 /// The journals of a shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Journals {
     by_slot: HashMap<u16, Buckets>,
     buckets: usize,
+    buckets_max: usize,
     /// Parameters of what is no longer here, to be released.
     released: Vec<ParamsId>,
 }
 
+impl Default for Journals {
+    fn default() -> Self {
+        Self {
+            by_slot: HashMap::new(),
+            buckets: 0,
+            buckets_max: JOURNAL_BUCKETS_MAX,
+            released: Vec::new(),
+        }
+    }
+}
+
 impl Journals {
+    pub(super) fn set_buckets_max(&mut self, buckets: usize) {
+        self.buckets_max = buckets;
+    }
+
     fn drop_buckets(&mut self, buckets: impl IntoIterator<Item = Admitted>) {
         for admitted in buckets {
             self.buckets -= 1;
@@ -122,7 +138,7 @@ impl Shard {
         let name = (key.space(), Box::from(key.bytes()));
         if let Some(admitted) = buckets.get_mut(&name) {
             admitted.tokens = admitted.tokens.saturating_add(tokens);
-        } else if journals.buckets < JOURNAL_BUCKETS_MAX {
+        } else if journals.buckets < journals.buckets_max {
             journals.buckets += 1;
             self.policies.retain(params);
             buckets.insert(name, Admitted { params, tokens });
