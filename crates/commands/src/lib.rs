@@ -101,5 +101,7 @@ pub use wait::Wait;
 pub use warm::{COMMANDS_AHEAD, Warmer};
 pub use work::Popped;
 
+pub use tollgate_store::CHANGES_BYTES_MAX;
+
 /// The version of Redis whose commands, options, errors and replies these are.
 pub const REDIS_VERSION: &str = "7.2.4";

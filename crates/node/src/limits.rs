@@ -185,6 +185,14 @@ bounds! {
     rules / Rules: RULES_MAX, Count(0, RULES_MAX as u64), "rules",
         "the node does not start",
         "";
+    /// Bytes in which one shard lists which entries have changed in slots that other nodes follow.
+    changes_bytes / ChangesBytes: tollgate_commands::CHANGES_BYTES_MAX, Bytes(1 << 18, 1 << 32), "bytes",
+        "the oldest changes are forgotten; a node that has not seen them copies the slot again",
+        "";
+    /// Buckets of which one shard notes what it has admitted while another node may not know.
+    journal_buckets / JournalBuckets: tollgate_commands::JOURNAL_BUCKETS_MAX, Count(1, 1 << 24), "buckets",
+        "what is admitted from more buckets may be admitted once more by another node",
+        "";
     /// Bytes of one frame between nodes. Messages of slots and batches of commands are kept below it.
     peer_frame_bytes / PeerFrameBytes: 16 * MIB, Bytes(1 << 16, 1 << 26), "bytes",
         "the message is not sent; a peer that sends a longer one is closed",

@@ -29,6 +29,20 @@ pub fn publish(worker: &Worker) {
         .set(stats.out_of_memory + stats.shed);
     counters.limit_hits(Bound::StringBytes).set(stats.strings_too_long);
     counters.limit_hits(Bound::RandomPicks).set(stats.too_many_picks);
+    let carry = &stats.carry;
+    counters.limit_hits(Bound::ChangesBytes).set(carry.forgotten);
+    counters.limit_hits(Bound::JournalBuckets).set(carry.journal_lost);
+    for (counter, count) in counters.slot_entries_refused.iter().zip([
+        carry.unknown_policy,
+        carry.unknown_rule,
+        carry.other_version,
+        carry.too_many_limits,
+        carry.out_of_memory,
+    ]) {
+        counter.set(count);
+    }
+    counters.debits_taken.set(carry.debits);
+    counters.debits_lost.set(carry.debits_lost);
     // The worker counts those of the commands that it runs itself.
     counters.limit_hits(Bound::PatternBytes).add(patterns_too_long);
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);

@@ -367,7 +367,9 @@ pub fn run(
     listeners: Option<Listeners>,
     ready: std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
-    let started = Shard::new(config).map_err(StartError::from).and_then(|shard| {
+    let started = Shard::new(config).map_err(StartError::from).and_then(|mut shard| {
+        let limits = &node.config.limits;
+        shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
         let scripts = ScriptHost::new(script_limits(&node.config))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok((shard, scripts, runtime))

@@ -98,6 +98,7 @@ impl Shard {
         let start = out.len();
         let written = self.write_changes(slot, since, bytes, &mut Section::new(out));
         if written.is_err() {
+            self.stats.carry.forgotten += 1;
             out.truncate(start);
         }
         written

@@ -1,8 +1,8 @@
 //! Debts: tokens that were admitted elsewhere, taken from the bucket that owes them.
 
+use super::Malformed;
 use super::apply::checked;
 use super::record::Reader;
-use super::{Malformed, Owed};
 use crate::check::Copied;
 use crate::shard::Kept;
 use crate::{Env, Shard};
@@ -18,10 +18,17 @@ impl Shard {
     ///
     /// # Errors
     /// [`Malformed`].
-    pub fn debit(&mut self, slot: u16, owed: &Owed, now_us: u64) -> Result<(), Malformed> {
-        let mut reader = Reader(&owed.bucket);
+    pub fn debit(
+        &mut self,
+        slot: u16,
+        bucket: &[u8],
+        parameters: &[u8],
+        tokens: u64,
+        now_us: u64,
+    ) -> Result<(), Malformed> {
+        let mut reader = Reader(bucket);
         let (space, bytes) = (reader.space()?, reader.bytes()?);
-        let mut names = Reader(&owed.parameters);
+        let mut names = Reader(parameters);
         let parameters = names.parameters()?;
         let params = checked(parameters.params).ok_or(Malformed)?;
         if !reader.is_at_end() || !names.is_at_end() || slot_of(bytes) != slot {
@@ -48,7 +55,7 @@ impl Shard {
                 policy.and_then(|policy| self.policies.intern(policy, params).ok())
             }
         };
-        let taken = id.is_some_and(|id| self.take_tokens(&env, &key, id, owed.tokens));
+        let taken = id.is_some_and(|id| self.take_tokens(&env, &key, id, tokens));
         let stats = &mut self.stats.carry;
         *(if taken {
             &mut stats.debits

@@ -7,7 +7,7 @@ use tollgate_script::ParamsId;
 use tollgate_store::{Key, Keyspace, Space};
 use tollgate_values::varint;
 
-/// Buckets that the journals of a shard have at most.
+/// Buckets that the journals of a shard have at most, unless [`Shard::set_carry_bounds`] sets it.
 pub const JOURNAL_BUCKETS_MAX: usize = 100_000;
 
 /// Tokens that a bucket owes.
@@ -31,15 +31,31 @@ struct Admitted {
 type Buckets = HashMap<(Space, Box<[u8]>), Admitted>;
 
 /// The journals of a shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Journals {
     by_slot: HashMap<u16, Buckets>,
     buckets: usize,
+    buckets_max: usize,
     /// Parameters of what is no longer here, to be released.
     released: Vec<ParamsId>,
 }
 
+impl Default for Journals {
+    fn default() -> Self {
+        Self {
+            by_slot: HashMap::new(),
+            buckets: 0,
+            buckets_max: JOURNAL_BUCKETS_MAX,
+            released: Vec::new(),
+        }
+    }
+}
+
 impl Journals {
+    pub(super) fn set_buckets_max(&mut self, buckets: usize) {
+        self.buckets_max = buckets;
+    }
+
     fn drop_buckets(&mut self, buckets: impl IntoIterator<Item = Admitted>) {
         for admitted in buckets {
             self.buckets -= 1;
@@ -61,13 +77,23 @@ impl Shard {
         !self.carry.journals.by_slot.is_empty()
     }
 
-    /// Begins or ends the journal of a slot. One that begins, or begins again, is empty.
+    /// Begins or ends the journal of a slot. One that ends is forgotten.
     pub fn set_journal(&mut self, slot: u16, on: bool) {
-        self.carry.journals.clear_slot(slot);
         if on {
-            self.carry.journals.by_slot.insert(slot, Buckets::new());
+            self.carry.journals.by_slot.entry(slot).or_default();
+        } else {
+            self.carry.journals.clear_slot(slot);
+            self.release_journalled();
         }
-        self.release_journalled();
+    }
+
+    /// The slots whose journal has something.
+    pub fn journalled_slots(&self) -> Vec<u16> {
+        let by_slot = self.carry.journals.by_slot.iter();
+        by_slot
+            .filter(|(_, buckets)| !buckets.is_empty())
+            .map(|(&slot, _)| slot)
+            .collect()
     }
 
     /// Takes up to `count` buckets out of the journal of a slot, which goes on.
@@ -80,21 +106,27 @@ impl Shard {
         let taken: Vec<((Space, Box<[u8]>), Admitted)> = taken.collect();
         let mut owed = Vec::with_capacity(taken.len());
         for ((space, key), admitted) in taken {
-            let mut bucket = Vec::new();
-            if put_space(&mut bucket, &self.rules, space) {
-                varint::put_bytes(&mut bucket, &key);
-                let mut parameters = Vec::new();
-                put_parameters(&mut parameters, &self.policies, admitted.params);
-                owed.push(Owed {
-                    bucket,
-                    parameters,
-                    tokens: admitted.tokens,
-                });
-            }
+            owed.extend(self.owed(space, &key, admitted.params, admitted.tokens));
             self.carry.journals.drop_buckets([admitted]);
         }
         self.release_journalled();
         owed
+    }
+
+    /// What a bucket owes, in terms that other nodes know; `None` if it is of a rule that is gone.
+    pub(super) fn owed(&self, space: Space, key: &[u8], params: ParamsId, tokens: u64) -> Option<Owed> {
+        let mut bucket = Vec::new();
+        if !put_space(&mut bucket, &self.rules, space) {
+            return None;
+        }
+        varint::put_bytes(&mut bucket, key);
+        let mut parameters = Vec::new();
+        put_parameters(&mut parameters, &self.policies, params);
+        Some(Owed {
+            bucket,
+            parameters,
+            tokens,
+        })
     }
 
     /// Notes an admission, if the journal of the key's slot is on.
@@ -106,7 +138,7 @@ impl Shard {
         let name = (key.space(), Box::from(key.bytes()));
         if let Some(admitted) = buckets.get_mut(&name) {
             admitted.tokens = admitted.tokens.saturating_add(tokens);
-        } else if journals.buckets < JOURNAL_BUCKETS_MAX {
+        } else if journals.buckets < journals.buckets_max {
             journals.buckets += 1;
             self.policies.retain(params);
             buckets.insert(name, Admitted { params, tokens });

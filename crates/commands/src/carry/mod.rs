@@ -16,6 +16,8 @@ mod changes;
 mod copy;
 mod debit;
 mod journal;
+#[cfg(test)]
+mod owing_tests;
 mod record;
 mod remains;
 mod stand_in;
@@ -26,6 +28,7 @@ pub use changes::ChangesWritten;
 pub use journal::{JOURNAL_BUCKETS_MAX, Owed};
 pub use stand_in::{As, Share};
 
+use crate::Shard;
 use changes::{Exporting, Unread};
 use std::collections::{HashMap, VecDeque};
 
@@ -53,6 +56,8 @@ pub struct CarryStats {
     pub debits_lost: u64,
     /// Admissions that a journal had no room for.
     pub journal_lost: u64,
+    /// Times that somebody asked for changes that are no longer known.
+    pub forgotten: u64,
 }
 
 /// Bytes of a peer that are no entries.
@@ -64,6 +69,14 @@ pub struct Malformed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("changes since that mark are no longer known")]
 pub struct Forgotten;
+
+impl Shard {
+    /// Sets the bounds of the log of changes, in bytes, and of the journals, in buckets.
+    pub fn set_carry_bounds(&mut self, changes_bytes: usize, journal_buckets: usize) {
+        self.store.set_changes_bytes_max(changes_bytes);
+        self.carry.journals.set_buckets_max(journal_buckets);
+    }
+}
 
 /// What a shard remembers of slots that come or go.
 #[derive(Default)]

@@ -1,5 +1,6 @@
 //! Decisions in place of a holder that does not answer: on the replica of its heir, or on a local share of the limit.
 
+use super::Owed;
 use crate::check::{Order, Shown, Subject, write};
 use crate::table::{Run, Spec};
 use crate::{CommandError, Env, Shard};
@@ -40,8 +41,8 @@ impl Share {
 }
 
 impl Shard {
-    /// Decides a check in somebody's place and writes the reply, with the source that says so. What is admitted in the place of another
-    /// is noted in the journal of the slot, if that is on, under the parameters of the check itself.
+    /// Decides a check in somebody's place and writes the reply, with the source that says so. Answers what was admitted in the place of
+    /// another, which the bucket at its holder owes.
     ///
     /// # Errors
     /// As those of the command, which are not written; also if it is no check.
@@ -52,7 +53,7 @@ impl Shard {
         request: Request<'_>,
         standing: As,
         out: &mut Vec<u8>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<Option<Owed>, CommandError> {
         let Run::Check(parse) = spec.run else {
             return Err(CommandError::Other(format!("'{}' is no check", spec.name)));
         };
@@ -63,7 +64,7 @@ impl Shard {
             As::Heir => {
                 let slot = tollgate_store::slot_of(key);
                 self.finish_remains(slot);
-                self.decide_alone(env, &order, key)?
+                self.decide_in(env, &order, order.space(env.db), key)?
             }
             As::Local(share) => match order.on_failure {
                 OnFailure::Local => self.decide_share(env, &order, key, &share)?,
@@ -76,7 +77,11 @@ impl Shard {
             As::Local(_) => Source::Local,
         };
         write(out, env, order.shape, &shown);
-        Ok(())
+        if standing == As::Owner || !shown.decision.allowed || order.peek || order.cost == 0 {
+            return Ok(None);
+        }
+        let params = self.intern(order.policy, order.quota)?;
+        Ok(self.owed(order.space(env.db), key, params, order.cost))
     }
 
     /// Decides as the rule or the caller wants it when nobody can be asked: all or nothing.
@@ -143,13 +148,7 @@ impl Shard {
             };
             self.decide_in(env, &charge, space, key)?;
         }
-        let shown = self.decide_in(env, &of_share, space, key)?;
-        if shown.decision.allowed && !order.peek && self.has_journals() {
-            let params = self.intern(order.policy, order.quota)?;
-            let key = self.bucket_key(order.space(env.db), key)?;
-            self.journal_admitted(&key, params, order.cost);
-        }
-        Ok(shown)
+        self.decide_in(env, &of_share, space, key)
     }
 
     /// Forgets all shares: the holders answer again. They are freed later.

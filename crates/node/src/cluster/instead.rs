@@ -59,17 +59,17 @@ impl Worker {
             Admission::Heir => counters.decided_as_heir.add(1),
             _ => counters.decided_locally.add(1),
         }
-        let mut shard = self.shard.borrow_mut();
-        shard.set_journal(slot, true);
-        if let Err(error) = shard.check_as(env, spec, request, standing, out) {
-            error.write(out, env.proto);
-        }
-        let owed = shard.take_journal(slot, usize::MAX);
-        shard.set_journal(slot, false);
-        drop(shard);
-        let mut machine = links.machine.borrow_mut();
-        for owed in owed {
-            machine.admitted(slot, admission, owed.bucket.into(), owed.parameters.into(), owed.tokens);
+        let checked = self.shard.borrow_mut().check_as(env, spec, request, standing, out);
+        match checked {
+            Ok(Some(owed)) => links.machine.borrow_mut().admitted(
+                slot,
+                admission,
+                owed.bucket.into(),
+                owed.parameters.into(),
+                owed.tokens,
+            ),
+            Ok(None) => {}
+            Err(error) => error.write(out, env.proto),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A shard as the slot machine sees it.
 
 use tollgate_cluster::slots::{Changes, Cursor, Debit, Forgotten, Malformed, Mark, SlotStore};
-use tollgate_commands::{Owed, Shard};
+use tollgate_commands::Shard;
 
 /// A shard as the slot machine sees it, for one step.
 pub struct ShardStore<'a> {
@@ -72,12 +72,10 @@ impl SlotStore for ShardStore<'_> {
     }
 
     fn debit(&mut self, slot: u16, debit: &Debit, now_us: u64) {
-        let owed = Owed {
-            bucket: debit.bucket.to_vec(),
-            parameters: debit.parameters.to_vec(),
-            tokens: debit.tokens,
-        };
-        if self.shard.debit(slot, &owed, now_us).is_err() {
+        let taken = self
+            .shard
+            .debit(slot, &debit.bucket, &debit.parameters, debit.tokens, now_us);
+        if taken.is_err() {
             tracing::warn!(event = "debit_malformed", slot);
         }
     }

@@ -116,6 +116,12 @@ pub struct WorkerCounters {
     pub expired: Counter,
     /// Buckets dropped for want of memory.
     pub shed: Counter,
+    /// Entries of other nodes that could not be kept as they were, by [`ENTRY_REFUSALS`].
+    pub slot_entries_refused: [Counter; ENTRY_REFUSALS.len()],
+    /// Debits taken from buckets of this worker's shard.
+    pub debits_taken: Counter,
+    /// Debits that no bucket could owe.
+    pub debits_lost: Counter,
     /// From the read of a turn to its write, once for each command of the turn.
     pub command_duration: Histogram,
     /// From the read of a turn to its write, once a turn.
@@ -152,6 +158,16 @@ pub struct WorkerCounters {
     limit_hits: [Counter; Bound::COUNT],
 }
 
+/// Why an entry of another node is not kept as it was: its policy or rule does not exist here, its policy is of another version, there
+/// are too many different limits, or there is no memory.
+pub const ENTRY_REFUSALS: [&str; 5] = [
+    "unknown_policy",
+    "unknown_rule",
+    "other_version",
+    "interned_limits",
+    "memory",
+];
+
 impl WorkerCounters {
     pub(crate) fn new(policies: usize) -> Self {
         Self {
@@ -176,6 +192,9 @@ impl WorkerCounters {
             stored_bytes: Counter::default(),
             expired: Counter::default(),
             shed: Counter::default(),
+            slot_entries_refused: std::array::from_fn(|_| Counter::default()),
+            debits_taken: Counter::default(),
+            debits_lost: Counter::default(),
             command_duration: Histogram::default(),
             turn_duration: Histogram::default(),
             stretches: Histogram::default(),

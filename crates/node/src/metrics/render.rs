@@ -4,7 +4,7 @@ use super::histogram::HistogramSnapshot;
 use super::process::{open_files, process_cpu_time_ns, resident_bytes};
 use super::text::MetricType::{Counter, Gauge};
 use super::text::{Exposition, seconds};
-use super::{Histogram, Metrics, PolicyFaultKind, WorkerCounters};
+use super::{ENTRY_REFUSALS, Histogram, Metrics, PolicyFaultKind, WorkerCounters};
 use crate::limits::Bound;
 use tollgate_cluster::wire::Refusal;
 
@@ -208,6 +208,27 @@ impl Metrics {
         );
         text.sample(name, &[("reason", "expired")], self.sum(|worker| &worker.expired));
         text.sample(name, &[("reason", "shed")], self.sum(|worker| &worker.shed));
+        let name = "tollgate_slot_entries_refused_total";
+        text.family(
+            name,
+            Counter,
+            "Entries of other nodes that were not kept, by reason; those of another version of their policy were kept without tokens.",
+        );
+        for (index, reason) in ENTRY_REFUSALS.iter().enumerate() {
+            let count = self
+                .workers
+                .iter()
+                .map(|worker| worker.slot_entries_refused[index].get());
+            text.sample(name, &[("reason", reason)], count.sum::<u64>());
+        }
+        let name = "tollgate_debits_total";
+        text.family(
+            name,
+            Counter,
+            "Debts that other nodes have sent: taken from their bucket, or lost as nothing can owe them.",
+        );
+        text.sample(name, &[("outcome", "taken")], self.sum(|worker| &worker.debits_taken));
+        text.sample(name, &[("outcome", "lost")], self.sum(|worker| &worker.debits_lost));
     }
 
     fn render_connections(&self, text: &mut Exposition) {
