@@ -6,6 +6,7 @@
 use crate::cluster::Whereabouts;
 use crate::limits::Bound;
 use crate::loans::Keys;
+use crate::node::Place;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use tollgate_commands::{
     ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
 };
 use tollgate_protocol::Request;
-use tollgate_store::Space;
+use tollgate_store::{Space, slot_of};
 
 /// How long a script runs before others have their chance.
 const SCRIPT_SLICE: Duration = Duration::from_millis(1);
@@ -147,10 +148,10 @@ impl Worker {
 
     /// Whether this worker's shard has all keys of a request.
     fn has_all(&self, spec: &Spec, request: Request<'_>) -> bool {
-        self.node.workers() == 1
+        self.node.is_alone()
             || spec
                 .key_positions(request)
-                .all(|position| self.owner_of(request.arg(position)) == self.index)
+                .all(|position| self.node.place(slot_of(request.arg(position))) == Place::Of(self.index))
     }
 
     /// Brings a command to its end. The queue is empty.

@@ -189,6 +189,12 @@ impl Store {
         self.slot(slot).map_or(Role::Away, |meta| meta.role)
     }
 
+    /// Whether all slots of the store are held.
+    #[inline]
+    pub fn holds_all(&self) -> bool {
+        self.not_held == 0
+    }
+
     /// Says what this store is to a slot. Entries that are not held do not count ([`Store::len`]), are not scanned, picked or shed.
     pub fn set_role(&mut self, slot: u16, role: Role) {
         let Some(before) = self.slot(slot).map(|meta| meta.role) else {
@@ -198,6 +204,10 @@ impl Store {
         self.metas[local].role = role;
         if (before == Role::Held) == (role == Role::Held) {
             return;
+        }
+        match role {
+            Role::Held => self.not_held -= 1,
+            Role::Replica | Role::Away => self.not_held += 1,
         }
         for table in self.tables.iter_mut().filter(|table| !table.maps.is_empty()) {
             let live = table.maps[local].live();

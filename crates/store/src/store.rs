@@ -142,6 +142,8 @@ pub struct Store {
     pub(crate) first_slot: u16,
     /// How many slots are its own, from the first on. Others have entries only as guests.
     own_slots: u16,
+    /// How many of them are not held.
+    pub(crate) not_held: usize,
     pub(crate) hasher: Hasher,
     pub(crate) base: Base,
     pub(crate) bounds: Bounds,
@@ -186,6 +188,7 @@ impl Store {
             metas,
             first_slot: slots.start,
             own_slots: slots.len() as u16,
+            not_held: 0,
             hasher: Hasher::new(seed),
             base: Base::before(base_us),
             bounds,

@@ -13,7 +13,7 @@ use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, 
 use std::sync::Arc;
 use tollgate_eval::{Host, HostAnswer, LogLevel, Registration, ReplySink, Resp, Tape};
 use tollgate_protocol::{Proto, ReplyWriter, Request};
-use tollgate_store::{MAX_KEY_BYTES, Space};
+use tollgate_store::{MAX_KEY_BYTES, Role, Space};
 
 /// Bytes for monitors that a script collects until it is done; of one with more, monitors may read again what it does once more.
 const SHOWN_MAX_BYTES: usize = 1 << 20;
@@ -330,7 +330,11 @@ impl Shard {
     /// Whether a key is of a slot of this shard.
     fn is_own(&self, key: &[u8]) -> bool {
         let slots = self.store().slots();
-        slots.len() == usize::from(tollgate_store::SLOTS) || slots.contains(&tollgate_store::slot_of(key))
+        if slots.len() == usize::from(tollgate_store::SLOTS) && self.store().holds_all() {
+            return true;
+        }
+        let slot = tollgate_store::slot_of(key);
+        slots.contains(&slot) && self.store().role(slot) == Role::Held
     }
 
     /// Whether a run can use a key here now: it is this shard's and free, or the run's guest.

@@ -97,26 +97,36 @@ impl Worker {
         replies.await.map_err(|_| Lost::ShardGone)
     }
 
-    /// Lets holders keep journals where the machine wants them, and tells it what they have.
-    pub(super) fn keep_journals(&self) {
+    /// Tells the machine what its holders' journals have.
+    pub(super) fn tell_journals(&self) {
         let Some(links) = &self.links else { return };
+        let mut shard = self.shard.borrow_mut();
+        let slots = shard.journalled_slots();
+        if slots.is_empty() {
+            return;
+        }
         let mut machine = links.machine.borrow_mut();
+        for slot in slots {
+            for owed in shard.take_journal(slot, usize::MAX) {
+                let (bucket, parameters) = (owed.bucket.into(), owed.parameters.into());
+                machine.admitted(slot, Admission::Held, bucket, parameters, owed.tokens);
+            }
+        }
+    }
+
+    /// Lets holders keep journals where the machine wants them, and nowhere else.
+    pub(super) fn choose_journals(&self) {
+        self.tell_journals();
+        let Some(links) = &self.links else { return };
+        let machine = links.machine.borrow();
         let mut shard = self.shard.borrow_mut();
         let mut journaled = links.journaled.borrow_mut();
-        for slot in machine.range() {
+        let first = machine.range().start;
+        journaled.resize(machine.range().len(), false);
+        for (slot, is_on) in (first..).zip(journaled.iter_mut()) {
             let wanted = machine.journals(slot) && machine.is_held(slot);
-            if journaled.contains(&slot) {
-                for owed in shard.take_journal(slot, usize::MAX) {
-                    let (bucket, parameters) = (owed.bucket.into(), owed.parameters.into());
-                    machine.admitted(slot, Admission::Held, bucket, parameters, owed.tokens);
-                }
-                if !wanted {
-                    journaled.remove(&slot);
-                    shard.set_journal(slot, false);
-                }
-            } else if wanted {
-                journaled.insert(slot);
-                shard.set_journal(slot, true);
+            if std::mem::replace(is_on, wanted) != wanted {
+                shard.set_journal(slot, wanted);
             }
         }
     }

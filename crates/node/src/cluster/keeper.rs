@@ -19,7 +19,7 @@ use tollgate_store::SLOTS;
 /// How often the machine is told the time.
 const TICK: Duration = Duration::from_millis(5);
 /// How often the others are told what the slots come to.
-const TELL_US: u64 = 200_000;
+const TELL_US: u64 = 100_000;
 /// How often the shard's journals are told to the machine.
 const JOURNALS_US: u64 = 25_000;
 /// How long nothing may tell the machine the time before a command asks whether the node stood still.
@@ -62,10 +62,11 @@ impl Worker {
                     let now_us = self.node.clock.now_us();
                     if now_us >= journals_us + JOURNALS_US {
                         journals_us = now_us;
-                        self.keep_journals();
+                        self.tell_journals();
                     }
                     if now_us >= told_us + TELL_US {
                         told_us = now_us;
+                        self.choose_journals();
                         self.tell_home();
                     }
                 }
@@ -150,6 +151,8 @@ impl Worker {
         };
         cluster.routes.set(slot, route);
         if route != Route::Closing {
+            self.shard.borrow_mut().set_slot_closed(slot, false);
+            self.wake_waiting();
             links.opened.notify_waiters();
         }
     }
@@ -165,6 +168,7 @@ impl Worker {
         self.decide_checks();
         links.queues.until_empty().await;
         self.until_no_holds(slot).await;
+        self.shard.borrow_mut().set_slot_closed(slot, true);
         self.step_slots(|machine, step| machine.frozen(slot, step));
     }
 

@@ -6,7 +6,6 @@ use super::queues::OpenQueues;
 use crate::limits::Bound;
 use crate::peers::Peers;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,8 +31,8 @@ pub struct Links {
     pub view: RefCell<Arc<View>>,
     /// When the machine was told the time last, by the node's clock.
     pub ticked_us: Cell<u64>,
-    /// The slots whose shard keeps a journal.
-    pub(super) journaled: RefCell<BTreeSet<u16>>,
+    /// Of which slots, by their place in the machine, the shard keeps a journal.
+    pub(super) journaled: RefCell<Vec<bool>>,
     /// What has happened to connections and is not dealt with yet.
     pub(super) heard: Rc<Heard>,
     /// A list that is emptied after use.
