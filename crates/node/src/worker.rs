@@ -413,7 +413,7 @@ pub fn run(
                     peers,
                     move |accepted| {
                         // A worker that has too many orders waiting takes no new peers; they try again.
-                        node.order(usize::from(accepted.worker()), Control::ServePeer(accepted));
+                        node.order(usize::from(accepted.to_worker()), Control::ServePeer(accepted));
                     },
                 ));
             }

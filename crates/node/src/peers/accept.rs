@@ -26,7 +26,7 @@ pub struct Accepted {
 
 impl Accepted {
     /// The worker that it is for.
-    pub fn worker(&self) -> u16 {
+    pub fn to_worker(&self) -> u16 {
         self.established.peer.to_worker
     }
 }

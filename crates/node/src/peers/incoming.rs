@@ -42,13 +42,16 @@ pub trait PeerHandler {
     fn on_close(&self, _peer: &PeerId, _why: PeerError) {}
 }
 
+/// Name and worker of a peer.
+type Asker = (Arc<str>, u16);
+
 /// A worker's connections from its peers.
 pub struct Incoming<H> {
     config: Arc<PeerConfig>,
     worker: u16,
     handler: Rc<H>,
     /// By name and worker of the peer: the newest connection.
-    open: RefCell<HashMap<(Arc<str>, u16), Rc<Answering>>>,
+    open: RefCell<HashMap<Asker, Rc<Answering>>>,
 }
 
 impl<H> fmt::Debug for Incoming<H> {

@@ -37,7 +37,7 @@ impl Refusals {
 
     /// How many are remembered.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub fn remembered(&self) -> usize {
         self.logged.lock().len()
     }
 }

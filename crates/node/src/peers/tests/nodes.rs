@@ -117,7 +117,7 @@ impl Server {
                         })
                         .collect();
                     tokio::task::spawn_local(accept(config, listener, move |accepted| {
-                        incoming[usize::from(accepted.worker())].serve(accepted).unwrap();
+                        incoming[usize::from(accepted.to_worker())].serve(accepted).unwrap();
                     }));
                     let _ = stopped.await;
                 });
