@@ -62,14 +62,23 @@ pub(crate) struct Changes {
     bytes_max: usize,
     /// Slots with records that were appended since [`Store::take_changed_slots`].
     changed: Vec<u16>,
-    /// Of each slot, by position in the store, up to where nobody asks any more. Empty until a slot is tracked.
-    read_to: Vec<u64>,
+    /// Of each slot, by position in the store. Empty until a slot is tracked.
+    unread: Vec<Unread>,
     /// Segments from which on those are looked for that nobody asks for any more.
     trim_at: usize,
     /// Keyspaces that were flushed, `None` for all, with positions that no record has.
     flushes: VecDeque<(u64, Option<u8>)>,
     /// A flush at this position, or before, is forgotten.
     flush_forgotten: u64,
+}
+
+/// What of a slot's records somebody may still ask for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unread {
+    /// Up to here nobody asks any more.
+    read_to: u64,
+    /// The first record after the one that was the last when all were read.
+    first: u64,
 }
 
 /// Segments that are always kept before any is looked at.
@@ -84,7 +93,7 @@ impl Default for Changes {
             end: SEGMENT_BYTES as u64,
             bytes_max: CHANGES_BYTES_MAX,
             changed: Vec::new(),
-            read_to: Vec::new(),
+            unread: Vec::new(),
             trim_at: TRIM_MIN,
             flushes: VecDeque::new(),
             flush_forgotten: 0,
@@ -109,7 +118,14 @@ impl Changes {
     }
 
     /// Appends the key of a changed entry of a slot that is followed.
-    pub(crate) fn append(&mut self, slot: u16, meta: &mut SlotMeta, keyspace: u8, rule: u32, key: &[u8]) {
+    pub(crate) fn append(
+        &mut self,
+        (slot, local): (u16, usize),
+        meta: &mut SlotMeta,
+        keyspace: u8,
+        rule: u32,
+        key: &[u8],
+    ) {
         let len = (KEY + key.len()).next_multiple_of(RECORD_UNIT);
         let mut offset = (self.end % SEGMENT_BYTES as u64) as usize;
         let is_full = self.end >> SEGMENT_BITS >= self.first + self.segments.len() as u64;
@@ -128,12 +144,17 @@ impl Changes {
         set_u16(record, LENGTH, key.len() as u16);
         record[KEYSPACE] = keyspace;
         record[KEY..KEY + key.len()].copy_from_slice(key);
-        meta.last_change = self.end;
-        self.end += len as u64;
         if !meta.listed {
             meta.listed = true;
             self.changed.push(slot);
+            if let Some(unread) = self.unread.get_mut(local)
+                && meta.last_change < unread.read_to
+            {
+                unread.first = self.end;
+            }
         }
+        meta.last_change = self.end;
+        self.end += len as u64;
     }
 
     fn add_segment(&mut self) {
@@ -245,8 +266,8 @@ impl Store {
         if !meta.tracked {
             meta.tracked = true;
             let (local, slots) = (self.local(slot), self.metas.len());
-            self.changes.read_to.resize(slots, 0);
-            self.changes.read_to[local] = end;
+            self.changes.unread.resize(slots, Unread::default());
+            self.changes.unread[local].read_to = end;
         }
         Some(end)
     }
@@ -254,8 +275,8 @@ impl Store {
     /// Nobody will ask for changes of a slot before this position any more.
     pub fn forget_changes(&mut self, slot: u16, before: u64) {
         let local = self.local(slot);
-        if let Some(read_to) = self.changes.read_to.get_mut(local) {
-            *read_to = before.max(*read_to);
+        if let Some(unread) = self.changes.unread.get_mut(local) {
+            unread.read_to = before.max(unread.read_to);
         }
     }
 
@@ -275,6 +296,11 @@ impl Store {
         }
         meta.period = meta.period.wrapping_add(1);
         Some(meta.last_change)
+    }
+
+    /// The newest record of a slot, if it has one.
+    pub fn newest_change(&self, slot: u16) -> Option<u64> {
+        self.slot(slot).map(|meta| meta.last_change).filter(|&at| at > 0)
     }
 
     /// Whether something is listed of a slot from a position on.
@@ -324,9 +350,10 @@ impl Store {
 
     /// Frees what nobody asks for any more.
     fn trim_changes(&mut self) {
-        let slots = self.metas.iter().zip(&self.changes.read_to);
-        let unread = slots.filter(|(meta, read_to)| meta.tracked && meta.last_change >= **read_to);
-        let position = unread.map(|(_, &read_to)| read_to).min().unwrap_or(self.changes.end);
+        let slots = self.metas.iter().zip(&self.changes.unread);
+        let unread = slots.filter(|(meta, unread)| meta.tracked && meta.last_change >= unread.read_to);
+        let first = unread.map(|(_, unread)| unread.first.max(unread.read_to)).min();
+        let position = first.unwrap_or(self.changes.end);
         self.changes.forget_before(position);
         self.changes.trim_at = (2 * self.changes.segments.len()).max(TRIM_MIN);
     }
@@ -371,7 +398,8 @@ impl Store {
             let table = &self.tables[usize::from(place.keyspace)];
             let (rule, key) = table.page(local, place.page).entry(place.spot.offset).key();
             let slot = (self.first_slot + local as u16) % SLOTS;
-            self.changes.append(slot, meta, place.keyspace, rule.unwrap_or(0), key);
+            let of = (slot, local);
+            self.changes.append(of, meta, place.keyspace, rule.unwrap_or(0), key);
         }
     }
 
@@ -380,7 +408,8 @@ impl Store {
     pub(crate) fn list_key(&mut self, key: &Key, local: usize) {
         let meta = &mut self.metas[local];
         if meta.tracked {
-            self.changes.append(key.slot, meta, key.keyspace, key.rule, key.bytes);
+            let of = (key.slot, local);
+            self.changes.append(of, meta, key.keyspace, key.rule, key.bytes);
         }
     }
 

@@ -4,6 +4,7 @@ use super::record::{Chunk, Parameters, Reader, Record, SpaceName};
 use super::{CarryStats, Malformed};
 use crate::Shard;
 use crate::shard::{Kept, params_of};
+use smallvec::SmallVec;
 use tollgate_limiter::{Burst, Limit, Quota, Window};
 use tollgate_script::{Fields, Params, ParamsId, State as Lua};
 use tollgate_store::{Expiry, Key, MAX_BLOB_BYTES, Numbers, Space, State, Taken, slot_of};
@@ -53,8 +54,8 @@ impl Shard {
     /// # Errors
     /// [`Malformed`]. What came before the malformed part stays.
     pub fn apply_to_slot(&mut self, slot: u16, bytes: &[u8]) -> Result<(), Malformed> {
-        let mut kinds = Vec::new();
-        let mut retained = Vec::new();
+        let mut kinds = SmallVec::new();
+        let mut retained = SmallVec::new();
         let result = self.apply_records(slot, Reader(bytes), &mut kinds, &mut retained);
         retained.into_iter().for_each(|params| self.policies.release(params));
         result
@@ -64,8 +65,8 @@ impl Shard {
         &mut self,
         slot: u16,
         mut reader: Reader<'_>,
-        kinds: &mut Vec<Result<Kind, Unknown>>,
-        retained: &mut Vec<ParamsId>,
+        kinds: &mut SmallVec<[Result<Kind, Unknown>; 2]>,
+        retained: &mut SmallVec<[ParamsId; 4]>,
     ) -> Result<(), Malformed> {
         let mut in_section = false;
         while let Some(record) = reader.next()? {

@@ -4,7 +4,8 @@ use super::Forgotten;
 use super::copy::{is_small, small_bytes};
 use super::record::{Chunk, Section};
 use crate::Shard;
-use std::collections::{HashSet, VecDeque};
+use smallvec::SmallVec;
+use std::collections::HashSet;
 use tollgate_store::{Entry, Space};
 use tollgate_values::Export;
 
@@ -25,8 +26,8 @@ const PART_BYTES_MIN: usize = 4 * 1024;
 /// The changes of a slot that are next for who has read to a position.
 pub(super) struct Unread {
     since: u64,
-    /// Positions in the log, oldest first; of each key the newest.
-    positions: VecDeque<u64>,
+    /// Positions in the log, newest first; of each key the newest.
+    positions: SmallVec<[u64; 8]>,
     /// Where the log ended.
     end: u64,
 }
@@ -80,7 +81,9 @@ impl Shard {
 
     /// Appends the tracked slots that have changed since the last call, each once.
     pub fn take_changed_slots(&mut self, out: &mut Vec<u16>) {
+        let before = out.len();
         self.store.take_changed_slots(out);
+        self.carry.ahead.take(&out[before..]);
     }
 
     /// Writes what has changed in a slot since a mark to `out`, about `bytes` of it: flushes, entries as they are now, removals; each
@@ -112,8 +115,17 @@ impl Shard {
         section: &mut Section<'_>,
     ) -> Result<ChangesWritten, Forgotten> {
         let position = position_of(since);
-        let mut resumed = self.carry.exporting.remove(&(slot, since));
-        let mut unread = match self.carry.unread.remove(&slot) {
+        self.look_ahead(slot);
+        // Mostly there are neither.
+        let mut resumed = match since % PARTS {
+            0 => None,
+            _ => self.carry.exporting.remove(&(slot, since)),
+        };
+        let begun = match self.carry.unread.is_empty() {
+            true => None,
+            false => self.carry.unread.remove(&slot),
+        };
+        let mut unread = match begun {
             // The flushes before its end are written. Of those after it the entries that have come since are listed.
             Some(unread) if unread.since == position => unread,
             _ => {
@@ -129,7 +141,7 @@ impl Shard {
         // What this call itself lists again is for later.
         let more = self.store.has_changes(slot, unread.end);
         let flushed = section.len();
-        while let Some(&at) = unread.positions.front() {
+        while let Some(&at) = unread.positions.last() {
             if section.len() > flushed && section.len() >= bytes {
                 let mark = mark_of(at, 0);
                 unread.since = at;
@@ -150,7 +162,7 @@ impl Shard {
                 self.carry.unread.insert(slot, unread);
                 return Ok(ChangesWritten { mark, more: true });
             }
-            unread.positions.pop_front();
+            unread.positions.pop();
         }
         Ok(ChangesWritten {
             mark: mark_of(unread.end, 0),
@@ -162,9 +174,9 @@ impl Shard {
     fn unread(&mut self, slot: u16, since: u64) -> Result<Unread, Forgotten> {
         let mut next = self.store.begin_changes(slot, since);
         let end = self.store.changes_end();
-        let mut positions = VecDeque::new();
+        let mut positions = SmallVec::new();
         let mut walked = 0;
-        let mut newest: Vec<(Space, &[u8])> = Vec::new();
+        let mut newest: SmallVec<[(Space, &[u8]); TABLE_MIN]> = SmallVec::new();
         let mut table: HashSet<(Space, &[u8])> = HashSet::new();
         while let Some(at) = next.filter(|&at| at > 0 && at >= since) {
             let change = self.store.change(at).ok_or(Forgotten)?;
@@ -180,7 +192,7 @@ impl Shard {
                 table.insert(key)
             };
             if is_new {
-                positions.push_front(at);
+                positions.push(at);
             }
             walked += 1;
             if walked > UNREAD_MAX {

@@ -11,6 +11,7 @@
 //! What cannot be kept is refused and counted ([`CarryStats`]): a bucket of a policy or rule that is not known here is full then. One
 //! of another version of its policy is kept with nothing left in it. No refusal grants tokens that the policy would not.
 
+mod ahead;
 mod apply;
 mod changes;
 mod copy;
@@ -92,6 +93,7 @@ pub(crate) struct Carry {
     /// Entries that are gone but not dropped yet.
     remains: VecDeque<remains::Remains>,
     journals: journal::Journals,
+    ahead: ahead::Ahead,
     /// The node's clock when a slot's clock was set last.
     now_us: u64,
 }

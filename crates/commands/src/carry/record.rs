@@ -17,6 +17,7 @@
 //! ```
 
 use super::Malformed;
+use smallvec::SmallVec;
 use tollgate_limiter::RuleSet;
 use tollgate_script::{Params, ParamsId, PolicyHost};
 use tollgate_store::{Bucket, DATABASES, Expiry, Keyspace, Numbers, Space, State};
@@ -61,7 +62,7 @@ pub(super) enum Chunk {
 pub(super) struct Section<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
-    kinds: Vec<(Space, ParamsId)>,
+    kinds: SmallVec<[(Space, ParamsId); 4]>,
 }
 
 impl<'a> Section<'a> {
@@ -69,7 +70,7 @@ impl<'a> Section<'a> {
         Self {
             start: out.len(),
             out,
-            kinds: Vec::new(),
+            kinds: SmallVec::new(),
         }
     }
 
