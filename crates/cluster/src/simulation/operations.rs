@@ -1,7 +1,7 @@
 //! How connections come and go, how faults strike, and what must be so at the end.
 
 use super::faults::{Fault, Profile};
-use super::world::{Event, SLOTS, World};
+use super::world::{Event, FAULTS_END_US, SLOTS, World};
 use crate::member::MemberState;
 
 /// How much may be unknown around a trouble, in microseconds: before it, what was under way; after it, what was admitted before the
@@ -71,19 +71,27 @@ impl World {
         if up.len() < 2 { None } else { self.random.pick(&up) }
     }
 
+    /// Lets a fault happen, or tries again a little later if there is nobody that it can happen to.
     pub fn fault(&mut self, fault: Fault) {
-        self.oracle.counts.faults += 1;
+        if self.strike(fault) {
+            self.oracle.counts.faults += 1;
+        } else if self.now_us + 300_000 < FAULTS_END_US {
+            self.at(self.now_us + 300_000, Event::Fault(fault));
+        }
+    }
+
+    fn strike(&mut self, fault: Fault) -> bool {
         if self.watched.is_some() {
             println!("{:>9} {fault:?}", self.now_us);
         }
         match fault {
             Fault::Crash { power, back_us } => {
-                let Some(node) = self.pick(None) else { return };
+                let Some(node) = self.pick(None) else { return false };
                 self.crash(node, power);
                 self.at(self.now_us + back_us, Event::Start { node });
             }
             Fault::Pause { for_us } => {
-                let Some(node) = self.pick(None) else { return };
+                let Some(node) = self.pick(None) else { return false };
                 self.oracle.trouble(node, self.now_us);
                 let life = self.node(node).life;
                 let now_us = self.now_us;
@@ -91,7 +99,7 @@ impl World {
                 self.at(self.now_us + for_us, Event::Resume { node, life });
             }
             Fault::Cut { both, others, for_us } => {
-                let Some(node) = self.pick(None) else { return };
+                let Some(node) = self.pick(None) else { return false };
                 let mut peers: Vec<u8> = self.nodes.keys().copied().filter(|peer| *peer != node).collect();
                 while peers.len() > usize::from(others) {
                     let out = self.random.between(0, peers.len() as u64 - 1) as usize;
@@ -115,49 +123,50 @@ impl World {
                 }
             }
             Fault::Reset => {
-                let Some(node) = self.pick(None) else { return };
+                let Some(node) = self.pick(None) else { return false };
                 let connections = self.network.connections_of(node);
-                if let Some((from, to)) = self.random.pick(&connections) {
-                    let late_us = self.random.between(0, 4_000);
-                    self.reset(from, to, late_us);
-                }
+                let Some((from, to)) = self.random.pick(&connections) else {
+                    return false;
+                };
+                let late_us = self.random.between(0, 4_000);
+                self.reset(from, to, late_us);
             }
             Fault::Step { by_us } => {
-                let Some(node) = self.pick(None) else { return };
+                let Some(node) = self.pick(None) else { return false };
                 self.node_mut(node).store.wall_offset_us += by_us;
             }
             Fault::Join => {
-                let new = (0..7).find(|node| !self.nodes.contains_key(node));
-                if let Some(node) = new {
-                    self.start(node);
-                }
+                let Some(node) = (0..7).find(|node| !self.nodes.contains_key(node)) else {
+                    // All are there: one goes, and comes back.
+                    return self.strike(Fault::Drain { back_us: 500_000 });
+                };
+                self.start(node);
             }
             Fault::Drain { back_us } => {
-                let ready = self
-                    .nodes
-                    .values()
-                    .filter(|node| node.up && node.state == MemberState::Ready)
-                    .count();
-                let going = self
-                    .nodes
-                    .values()
-                    .filter(|node| node.up && node.state == MemberState::Leaving)
-                    .count();
-                if let Some(node) = self.pick(Some(MemberState::Ready)).filter(|_| ready > 2 && going == 0) {
-                    self.node_mut(node).state = MemberState::Leaving;
-                    let life = self.node(node).life;
-                    self.at(
-                        self.now_us + 100_000,
-                        Event::Drained {
-                            node,
-                            life,
-                            back_us,
-                            tries: 0,
-                        },
-                    );
-                }
+                let count = |state| {
+                    self.nodes
+                        .values()
+                        .filter(|node| node.up && node.state == state)
+                        .count()
+                };
+                let may_go = count(MemberState::Ready) > 2 && count(MemberState::Leaving) == 0;
+                let Some(node) = self.pick(Some(MemberState::Ready)).filter(|_| may_go) else {
+                    return false;
+                };
+                self.node_mut(node).state = MemberState::Leaving;
+                let life = self.node(node).life;
+                self.at(
+                    self.now_us + 100_000,
+                    Event::Drained {
+                        node,
+                        life,
+                        back_us,
+                        tries: 0,
+                    },
+                );
             }
         }
+        true
     }
 
     fn crash(&mut self, node: u8, power: bool) {

@@ -82,7 +82,17 @@ fn simulation_of_many_seeds() {
             .collect();
         let mut sum = Counts::default();
         of_profile.iter().for_each(|run| sum.add(&run.counts));
-        println!("{profile:?}, {} seeds: {sum}", of_profile.len());
+        let fewest = of_profile
+            .iter()
+            .map(|run| (run.counts.faults, run.counts.checks))
+            .min()
+            .unwrap_or_default();
+        println!(
+            "{profile:?}, {} seeds, at least {} faults and {} checks each: {sum}",
+            of_profile.len(),
+            fewest.0,
+            fewest.1
+        );
     }
     let failed: Vec<&(u64, Run)> = runs.iter().filter(|(_, run)| run.violation.is_some()).collect();
     for (seed, run) in &failed {

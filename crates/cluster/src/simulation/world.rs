@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 pub(super) const SLOTS: u16 = 64;
 pub(super) const KEYS: u16 = 256;
-const CHECKS: u64 = 10_000;
+/// Of which one in twenty is another command, and a few find no node.
+const CHECKS: u64 = 10_700;
 pub(super) const START_US: u64 = 1_000_000;
 const CALM_US: u64 = START_US + 3_000_000;
-const FAULTS_END_US: u64 = START_US + 60_000_000;
+pub(super) const FAULTS_END_US: u64 = START_US + 60_000_000;
 const END_US: u64 = FAULTS_END_US + 20_000_000;
 pub(super) const TICK_US: u64 = 5_000;
 const GOSSIP_US: u64 = 100_000;

@@ -53,7 +53,11 @@ impl Machine {
         if self.slot(slot).held().is_some() {
             match holder {
                 Some(holder) => self.lose(slot, epoch, holder, step),
-                None => self.hold_again(slot, Epoch(epoch.0.saturating_add(1)), step),
+                None => {
+                    // That holder is gone, and this state is what there is. The target may be taking the slot with the next epoch.
+                    let more = if self.target(slot) == Some(ME) { 1 } else { 2 };
+                    self.hold_again(slot, Epoch(epoch.0.saturating_add(more)), step);
+                }
             }
             return Heard::Believed;
         }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// How many buckets a batch of debits has.
 const BATCH_BUCKETS: usize = 256;
 /// How often journals are looked at, in microseconds.
-const LOOK_US: u64 = 25_000;
+const LOOK_US: u64 = 50_000;
 /// How many slots are sent debits of at once.
 const SLOTS_AT_ONCE: usize = 64;
 /// Of how many origins a slot remembers which of their debits it has.

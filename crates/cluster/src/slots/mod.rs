@@ -138,6 +138,13 @@ impl Machine {
         }
     }
 
+    /// As [`Machine::link_down`], for a peer of which only the name is known.
+    pub fn link_lost(&mut self, name: &str, worker: u16, step: &mut Step<'_>) {
+        if let Some(id) = self.peers.id(name) {
+            self.link_down(&id, worker, step);
+        }
+    }
+
     /// A worker of a peer has sent a message.
     pub fn receive(&mut self, from: &Incarnation, worker: u16, message: Message, step: &mut Step<'_>) {
         self.notice_pause(step);
@@ -264,7 +271,7 @@ impl Machine {
     /// Makes this node the holder of a slot. `from`: the one that has handed it over.
     fn hold(&mut self, slot: u16, epoch: Epoch, from: Option<PeerIx>, step: &mut Step<'_>) {
         let from = from.map(|peer| (peer, step.store.track(slot)));
-        let arrived_us = if from.is_some() { step.now_us } else { 0 };
+        let tried_us = if from.is_some() { step.now_us } else { 0 };
         let state = self.slot_mut(slot);
         #[cfg(test)]
         let seen_from_outside = (
@@ -274,7 +281,7 @@ impl Machine {
         debug_assert!(epoch >= state.belief.epoch, "epochs rise");
         state.role = Role::Held(Box::new(Held {
             from,
-            arrived_us,
+            tried_us,
             taken_changes: 1,
             ..Held::default()
         }));

@@ -46,8 +46,8 @@ impl Machine {
                 && (follower.stage == Stage::Flowing || self.has(Defect::CopyEndNotAwaited))
                 && follower.unacked.len() <= 1
         });
-        // While views differ, two nodes may each think that the other is the target.
-        let new = held.arrived_us != 0 && step.now_us < held.arrived_us + self.settings.stay_us;
+        // While views differ, two nodes may each think that the other is the target, or one that the other takes it.
+        let new = held.tried_us != 0 && step.now_us < held.tried_us + self.settings.stay_us;
         if !ready || new || self.moving >= self.settings.moves_max || !self.pause.certain() || self.is_gone(to) {
             return;
         }
@@ -203,20 +203,27 @@ impl Machine {
             step,
         );
         self.news.insert(slot);
+        if let Some(held) = self.slot_mut(slot).held_mut() {
+            held.tried_us = step.now_us;
+        }
         step.effects.push(Effect::Event(Event::TookBack { slot, epoch }));
         self.thaw(slot, step);
     }
 
-    /// The epoch after one that was offered.
-    fn epoch_after(&self, offered: Epoch) -> Epoch {
-        let more = u64::from(!self.has(Defect::TakenBackWithOfferedEpoch));
+    /// An epoch after one that was offered.
+    fn epoch_after(&self, offered: Epoch, more: u64) -> Epoch {
+        let more = if self.has(Defect::TakenBackWithOfferedEpoch) {
+            0
+        } else {
+            more
+        };
         Epoch(offered.0.saturating_add(more))
     }
 
     pub(super) fn on_not_taken(&mut self, from: (PeerIx, u16), slot: u16, epoch: Epoch, step: &mut Step<'_>) {
         let Some(state) = self.find(slot) else { return };
         if state.offered() == Some((from.0, epoch)) {
-            self.hold_again(slot, self.epoch_after(epoch), step);
+            self.hold_again(slot, self.epoch_after(epoch, 1), step);
             let Some(i) = self.follower_index(slot, from.0) else {
                 return;
             };
@@ -226,13 +233,14 @@ impl Machine {
         }
     }
 
-    /// If the slot was offered to one that is gone, this node goes on with an epoch that it has not offered.
+    /// If the slot was offered to one that is gone, this node goes on with an epoch that it has not offered. If that one had taken the slot,
+    /// others that know so may be taking it over with the epoch after.
     pub(super) fn take_back_if_gone(&mut self, slot: u16, step: &mut Step<'_>) {
         let Some((to, epoch)) = self.slot(slot).offered() else {
             return;
         };
         if self.is_gone(to) {
-            self.hold_again(slot, self.epoch_after(epoch), step);
+            self.hold_again(slot, self.epoch_after(epoch, 2), step);
             self.choose_followers(slot, step);
         }
     }

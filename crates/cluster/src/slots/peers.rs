@@ -166,6 +166,11 @@ impl Peers {
             .next()
     }
 
+    /// The life of that name that counts.
+    pub fn id(&self, name: &str) -> Option<Incarnation> {
+        self.by_name.get(name).map(|&peer| self.get(peer).id.clone())
+    }
+
     pub fn name(&self, peer: PeerIx) -> Arc<str> {
         self.get(peer).id.name.clone()
     }

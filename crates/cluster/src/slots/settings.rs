@@ -13,7 +13,7 @@ pub struct Settings {
     pub copies_max: usize,
     /// The slots that are frozen for a move at once.
     pub moves_max: usize,
-    /// How long a slot that was handed over stays, in microseconds.
+    /// How long a slot that was handed over stays, and one that was not taken is not offered again, in microseconds.
     pub stay_us: u64,
     /// How long commands of a slot that moves wait, in microseconds.
     pub freeze_us_max: u64,

@@ -60,8 +60,8 @@ pub(super) struct Held {
     pub moving: Option<Move>,
     /// The one before, if it handed the slot over: it has all entries up to a mark.
     pub from: Option<(PeerIx, Mark)>,
-    /// When it was handed over; 0 if it was not.
-    pub arrived_us: u64,
+    /// When it was handed over to this node, or not taken by another; 0 if neither.
+    pub tried_us: u64,
     /// How often the debits in its state have changed: each follower is told once.
     pub taken_changes: u64,
     /// Whether a follower has not acknowledged changes for so long that a journal is kept.

@@ -102,7 +102,7 @@ fn debts_and_what_was_taken_of_them_go_along_with_a_slot() {
     net.cut.clear();
     // Node b leaves: its slot goes to a, which has not heard that its debit was taken.
     net.view(&[0, 1], &[1], &[0, 1]);
-    net.run(&[0, 1], 500_000);
+    net.run(&[0, 1], 1_500_000);
     assert!(net.decides(0, 1));
     assert_eq!(net.left(0, 1), Some(6), "it does not take it again");
     assert!(net.nodes[1].machine.drained());

@@ -97,7 +97,7 @@ fn a_slot_offered_to_one_that_dies_is_taken_back_with_an_epoch_that_was_not_offe
     assert!(!net.decides(0, 1));
     net.view(&[0], &[], &[0]);
     assert!(net.decides(0, 1));
-    assert_eq!(net.nodes[0].machine.epoch(1), Epoch(3));
+    assert_eq!(net.nodes[0].machine.epoch(1), Epoch(4));
 }
 
 #[test]
