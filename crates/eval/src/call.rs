@@ -7,7 +7,7 @@ use tollgate_protocol::{ArgRange, Request};
 
 use crate::host::HostAnswer;
 use crate::number::write_general;
-use crate::shared::Kill;
+use crate::shared::{Kill, Shared};
 use crate::stack::{Fail, Known, Stack};
 use crate::to_lua::push_reply;
 
@@ -27,7 +27,33 @@ impl Arguments {
         self.ranges.shrink_to(KEPT_BYTES_MAX / size_of::<ArgRange>());
     }
 
-    /// Says that an argument ends here which began there. All of them together are below 4 GiB: `execute` asks the host.
+    /// Takes the first `count` values of the stack, or gives the text of the error.
+    fn collect(&mut self, stack: &Stack, count: c_int, shared: &Shared) -> Result<(), Vec<u8>> {
+        debug_assert!(self.ranges.is_empty());
+        for index in 1..=count {
+            let start = self.bytes.len();
+            let string = stack.string(index);
+            // One string may be given many times.
+            let bytes = start + string.map_or(0, <[u8]>::len);
+            if bytes > KEPT_BYTES_MAX
+                && let Some(admitted) = shared.with_host(|host| host.admit_arguments(bytes))
+            {
+                admitted?;
+            }
+            match string {
+                Some(string) => self.bytes.extend_from_slice(string),
+                // Not Lua's conversion, which may be short of digits: `%.17g`, as Redis.
+                None if stack.kind(index) == ffi::LUA_TNUMBER => {
+                    write_general(&mut self.bytes, stack.number(index).unwrap_or_default(), 17);
+                }
+                None => return Err(b"ERR Lua redis lib command arguments must be strings or integers".to_vec()),
+            }
+            self.end(start);
+        }
+        Ok(())
+    }
+
+    /// Says that an argument ends here which began there. All of them together are below 4 GiB: the host was asked.
     #[inline]
     fn end(&mut self, start: usize) {
         debug_assert!(u32::try_from(self.bytes.len()).is_ok());
@@ -73,36 +99,16 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
     // The host does not come back here: a script is not started by a command of a script.
     let mut arguments = shared.arguments.borrow_mut();
     let arguments = &mut *arguments;
-    arguments.clear();
-    for index in 1..=count {
-        let start = arguments.bytes.len();
-        let string = stack.string(index);
-        // One string may be given many times.
-        let bytes = start + string.map_or(0, <[u8]>::len);
-        if bytes > KEPT_BYTES_MAX
-            && let Some(Err(error)) = shared.with_host(|host| host.admit_arguments(bytes))
-        {
-            return Ok(Some(error));
-        }
-        match string {
-            Some(string) => arguments.bytes.extend_from_slice(string),
-            // Not Lua's conversion, which may be short of digits: `%.17g`, as Redis.
-            None if stack.kind(index) == ffi::LUA_TNUMBER => {
-                write_general(&mut arguments.bytes, stack.number(index).unwrap_or_default(), 17);
-            }
-            None => {
-                return Ok(Some(
-                    b"ERR Lua redis lib command arguments must be strings or integers".to_vec(),
-                ));
-            }
-        }
-        arguments.end(start);
+    if let Err(error) = arguments.collect(stack, count, shared) {
+        arguments.clear();
+        return Ok(Some(error));
     }
     let request = Request::new(&arguments.bytes, &arguments.ranges);
     let mut tape = shared.tape.borrow_mut();
     tape.clear();
     let resp = shared.run.resp.get();
     let answer = shared.with_host(|host| host.call(request, resp, &mut tape));
+    arguments.clear();
     match answer {
         Some(HostAnswer::Replied) => {}
         Some(HostAnswer::Elsewhere) => return Err(shared.kill(Kill::Retry)),

@@ -251,6 +251,12 @@ impl Thread {
         self.keys.push(&self.stack, keys.into_iter());
         self.arguments.push(&self.stack, arguments.into_iter());
     }
+
+    /// Keeps nothing of what the run was given.
+    pub(crate) fn release_lists(&mut self) {
+        self.keys.release(&self.stack);
+        self.arguments.release(&self.stack);
+    }
 }
 
 pub(crate) struct Vm {
@@ -350,8 +356,7 @@ impl Vm {
             thread.keys.settle(&thread.stack);
             thread.arguments.settle(&thread.stack);
         } else {
-            thread.keys.release(&thread.stack);
-            thread.arguments.release(&thread.stack);
+            thread.release_lists();
             // SAFETY: of this VM, and not running.
             unsafe { ffi::lua_resetthread(thread.stack.state()) };
         }
@@ -360,8 +365,7 @@ impl Vm {
         if idle.len() < IDLE_THREADS_MAX && !self.shared.holds_garbage() {
             idle.push(thread);
         } else {
-            thread.keys.release(&thread.stack);
-            thread.arguments.release(&thread.stack);
+            thread.release_lists();
             // SAFETY: made by `take_thread`, given back once.
             unsafe { ffi::lua_unref(self.state, thread.reference) };
         }

@@ -270,6 +270,9 @@ impl Run {
                 // Garbage is what the next run would start with.
                 // SAFETY: the thread has failed and is not resumed again.
                 unsafe { ffi::lua_resetthread(stack.state()) };
+                if let Some(thread) = &mut self.thread {
+                    thread.release_lists();
+                }
                 self.vm.collect();
                 Outcome::Failed(ScriptError::own(
                     self.chunk,
