@@ -28,7 +28,9 @@ struct Admitted {
     tokens: u64,
 }
 
-type Buckets = HashMap<(Space, Box<[u8]>), Admitted>;
+/// What a bucket belongs to, and its key.
+type BucketName = (Space, Box<[u8]>);
+type Buckets = HashMap<BucketName, Admitted>;
 
 /// The journals of a shard.
 #[derive(Debug)]
@@ -103,7 +105,7 @@ impl Shard {
         };
         let names: Vec<(Space, Box<[u8]>)> = buckets.keys().take(count).cloned().collect();
         let taken = names.into_iter().filter_map(|name| buckets.remove_entry(&name));
-        let taken: Vec<((Space, Box<[u8]>), Admitted)> = taken.collect();
+        let taken: Vec<(BucketName, Admitted)> = taken.collect();
         let mut owed = Vec::with_capacity(taken.len());
         for ((space, key), admitted) in taken {
             owed.extend(self.owed(space, &key, admitted.params, admitted.tokens));
