@@ -97,7 +97,11 @@ impl Store {
             let local = usize::from(slot - slots.start);
             let map = &table.maps[local];
             let mut position = cursor.position();
-            while self.metas[local].role == Role::Held {
+            let is_held = self.metas[local].role == Role::Held;
+            loop {
+                if !is_held {
+                    break;
+                }
                 let next = self.scan_page(table, map, position, &mut want, &mut |entry| {
                     show(view_of(self.base, index as u8, (slot, Role::Held), entry));
                 });

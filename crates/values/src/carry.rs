@@ -411,7 +411,10 @@ impl Import {
         let value = match self.made {
             Made::Nothing => return Err(NotAValue),
             Made::Integer(integer) => StringValue::from_integer(integer.ok_or(NotAValue)?).into(),
-            Made::String { bytes, kind } if kind == Kind::Embstr => StringValue::from_bytes(&bytes).into(),
+            Made::String {
+                bytes,
+                kind: Kind::Embstr,
+            } => StringValue::from_bytes(&bytes).into(),
             Made::String { bytes, .. } => StringValue::from_buffer(bytes).into(),
             Made::List(list) => Value::List(Box::new(list)),
             Made::Set(set) => Value::Set(Box::new(set)),
@@ -431,8 +434,11 @@ impl From<StringValue> for Value {
     }
 }
 
+/// An element and what comes after it.
+type Split<'a> = (&'a [u8], &'a [u8]);
+
 /// An element and what comes after it; `None` if it is not all there.
-fn element(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, NotAValue> {
+fn element(bytes: &[u8]) -> Result<Option<Split<'_>>, NotAValue> {
     let mut rest = bytes;
     match varint::take(&mut rest) {
         Some(len) if len > ELEMENT_BYTES_MAX => Err(NotAValue),

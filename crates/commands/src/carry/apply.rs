@@ -175,7 +175,8 @@ impl Shard {
         let key = self.arriving_key(slot, kind.space, key)?;
         if !kind.is_same_version {
             self.stats.carry.other_version += 1;
-            return Ok(self.store_empty(&key, kind.params));
+            self.store_empty(&key, kind.params);
+            return Ok(());
         }
         let fits = match (state, kind.numbers_max) {
             (State::Numbers(numbers), Some(max)) => numbers.len() <= max,
