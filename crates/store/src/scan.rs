@@ -96,16 +96,19 @@ impl Store {
             }
             let local = usize::from(slot - slots.start);
             let map = &table.maps[local];
+            let mut position = cursor.position();
             let is_held = self.metas[local].role == Role::Held;
-            let mut position = is_held.then(|| cursor.position());
-            while let Some(at) = position {
-                position = self.scan_page(table, map, at, &mut want, &mut |entry| {
+            loop {
+                if !is_held {
+                    break;
+                }
+                let next = self.scan_page(table, map, position, &mut want, &mut |entry| {
                     show(view_of(self.base, index as u8, (slot, Role::Held), entry));
                 });
-                if let Some(next) = position
-                    && want == 0
-                {
-                    return Some(Cursor::new(slot, next));
+                match next {
+                    Some(next) if want == 0 => return Some(Cursor::new(slot, next)),
+                    Some(next) => position = next,
+                    None => break,
                 }
             }
             cursor = match slot + 1 {

@@ -434,7 +434,7 @@ impl From<StringValue> for Value {
     }
 }
 
-/// An element, and what comes after it.
+/// An element and what comes after it.
 type Split<'a> = (&'a [u8], &'a [u8]);
 
 /// An element and what comes after it; `None` if it is not all there.

@@ -29,8 +29,8 @@ struct Admitted {
 }
 
 /// What a bucket belongs to, and its key.
-type BucketName = (Space, Box<[u8]>);
-type Buckets = HashMap<BucketName, Admitted>;
+type Name = (Space, Box<[u8]>);
+type Buckets = HashMap<Name, Admitted>;
 
 /// The journals of a shard.
 #[derive(Debug)]
@@ -103,9 +103,9 @@ impl Shard {
         let Some(buckets) = self.carry.journals.by_slot.get_mut(&slot) else {
             return Vec::new();
         };
-        let names: Vec<(Space, Box<[u8]>)> = buckets.keys().take(count).cloned().collect();
+        let names: Vec<Name> = buckets.keys().take(count).cloned().collect();
         let taken = names.into_iter().filter_map(|name| buckets.remove_entry(&name));
-        let taken: Vec<(BucketName, Admitted)> = taken.collect();
+        let taken: Vec<(Name, Admitted)> = taken.collect();
         let mut owed = Vec::with_capacity(taken.len());
         for ((space, key), admitted) in taken {
             owed.extend(self.owed(space, &key, admitted.params, admitted.tokens));
