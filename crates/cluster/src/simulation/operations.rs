@@ -172,7 +172,9 @@ impl World {
     fn crash(&mut self, node: u8, power: bool) {
         let now_us = self.now_us;
         for slot in 0..SLOTS {
-            if self.oracle.tops[usize::from(slot)].is_some_and(|(_, top, _)| top == node) {
+            if self.oracle.tops[usize::from(slot)].is_some_and(|(_, top, _)| top == node)
+                && self.node(node).machine.claims(slot).is_some()
+            {
                 self.note_charges(slot, node);
             }
         }
