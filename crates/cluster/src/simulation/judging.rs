@@ -114,6 +114,12 @@ impl World {
                 let known = self.oracle.best_charged[usize::from(key)];
                 // What it has of its own it did not get from there.
                 let own = self.oracle.apart.get(&(top.2, key)).copied().unwrap_or(0);
+                if self.watched == Some(slot) {
+                    println!(
+                        "{:>9} {last:?} -> {top:?}: key {key}: {known} known, has {charged}, {own} its own",
+                        self.now_us
+                    );
+                }
                 self.oracle.lost[usize::from(key)] += known.saturating_sub(charged.saturating_sub(own));
             }
         }

@@ -56,6 +56,9 @@ impl World {
         }
         // What was connected to the life before finds nothing to talk to.
         self.disconnect(node);
+        if self.watched.is_some() {
+            println!("{:>9} {node} starts", self.now_us);
+        }
         self.lives += 1;
         let life = self.lives;
         let id = Incarnation {
@@ -68,6 +71,7 @@ impl World {
         if let Some(old) = self.nodes.get(&node) {
             new.crashed_us = old.crashed_us;
         }
+        new.started_us = self.now_us;
         new.machine.defect = self.defect;
         self.nodes.insert(node, new);
         self.at(self.now_us, Event::Tick { node, life });

@@ -60,6 +60,7 @@ pub(super) struct Node {
     /// Since when it has been awake after a long pause without a peer having confirmed that it is a member.
     pub unconfirmed_since_us: Option<u64>,
     pub paused_us: u64,
+    pub started_us: u64,
     /// What came while it was paused.
     pub backlog: VecDeque<super::world::Event>,
     pub state: MemberState,
@@ -98,6 +99,7 @@ impl Node {
             crashed_us: None,
             unconfirmed_since_us: None,
             paused_us: 0,
+            started_us: 0,
             backlog: VecDeque::new(),
             state: MemberState::Joining,
             clock_offset_us,

@@ -172,7 +172,9 @@ impl World {
     fn crash(&mut self, node: u8, power: bool) {
         let now_us = self.now_us;
         for slot in 0..SLOTS {
-            if self.oracle.tops[usize::from(slot)].is_some_and(|(_, top, _)| top == node) {
+            if self.oracle.tops[usize::from(slot)].is_some_and(|(_, top, _)| top == node)
+                && self.node(node).machine.claims(slot).is_some()
+            {
                 self.note_charges(slot, node);
             }
         }
@@ -238,6 +240,15 @@ impl World {
                     .any(|(id, leaving)| *id == self.node(node).id && !leaving)
         });
         if !self.node(node).machine.drained() || seen || !self.node(node).requests.is_empty() {
+            if self.watched.is_some() {
+                let machine = &self.node(node).machine;
+                let owes = machine.journalled();
+                println!(
+                    "{:>9} {node} cannot leave: holds {}, owes {owes:?}, is seen: {seen}",
+                    self.now_us,
+                    machine.held()
+                );
+            }
             if tries > 100 && self.profile == Profile::Planned {
                 return self.oracle.fail(format!("node {node} cannot leave"));
             }
@@ -289,7 +300,12 @@ impl World {
             } else {
                 continue;
             };
-            let text = format!("at the end node {i} {what}: {figures:?}, journals {journalled} {dropped}");
+            let text = format!(
+                "at the end node {i} {what}: {figures:?}, journals {journalled} {dropped}; {:?}, paused {}, sees {:?}",
+                node.state,
+                node.paused,
+                node.gossip.shown()
+            );
             return self.oracle.fail(text);
         }
         for slot in 0..SLOTS {

@@ -129,7 +129,7 @@ const DEFECTS: [Defect; 16] = [
     Defect::CopyEndNotAwaited,
     Defect::StandInNotJournalled,
     Defect::LocalNotJournalled,
-    Defect::TakenBackWithOfferedEpoch,
+    Defect::RestartNotNoticed,
     Defect::ResumedWithoutState,
 ];
 

@@ -292,11 +292,18 @@ impl World {
             Event::Resume { node, .. } => self.resume(node),
             Event::Start { node } => self.start(node),
             Event::Ready { node, life } => {
-                let at = self.node_mut(node);
-                if at.state == MemberState::Joining && at.gossip.shown().iter().any(|(id, _)| id.name != at.id.name) {
-                    at.state = MemberState::Ready;
-                } else if at.state == MemberState::Joining {
-                    self.at(self.now_us + 100_000, Event::Ready { node, life });
+                let seen = self
+                    .node(node)
+                    .gossip
+                    .shown()
+                    .iter()
+                    .any(|(id, _)| *id.name != *NAMES[usize::from(node)]);
+                // If all that were ready are gone, somebody has to be the first again.
+                let alone = self.now_us > self.node(node).started_us + 5_000_000;
+                match self.node(node).state {
+                    MemberState::Joining if seen || alone => self.node_mut(node).state = MemberState::Ready,
+                    MemberState::Joining => self.at(self.now_us + 100_000, Event::Ready { node, life }),
+                    MemberState::Ready | MemberState::Leaving => {}
                 }
             }
             Event::Drained {

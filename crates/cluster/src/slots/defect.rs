@@ -33,8 +33,8 @@ pub(crate) enum Defect {
     StandInNotJournalled,
     /// What local shares have admitted is not told to the holder.
     LocalNotJournalled,
-    /// A slot that was not taken is held again with the epoch of the offer.
-    TakenBackWithOfferedEpoch,
+    /// A node that comes back is taken for the one that it was before.
+    RestartNotNoticed,
     /// A follower that has not handed the slot over resumes all the same.
     ResumedWithoutState,
 }

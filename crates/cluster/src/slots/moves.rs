@@ -210,20 +210,10 @@ impl Machine {
         self.thaw(slot, step);
     }
 
-    /// An epoch after one that was offered.
-    fn epoch_after(&self, offered: Epoch, more: u64) -> Epoch {
-        let more = if self.has(Defect::TakenBackWithOfferedEpoch) {
-            0
-        } else {
-            more
-        };
-        Epoch(offered.0.saturating_add(more))
-    }
-
     pub(super) fn on_not_taken(&mut self, from: (PeerIx, u16), slot: u16, epoch: Epoch, step: &mut Step<'_>) {
         let Some(state) = self.find(slot) else { return };
         if state.offered() == Some((from.0, epoch)) {
-            self.hold_again(slot, self.epoch_after(epoch, 1), step);
+            self.hold_again(slot, Epoch(epoch.0.saturating_add(1)), step);
             let Some(i) = self.follower_index(slot, from.0) else {
                 return;
             };
@@ -240,7 +230,7 @@ impl Machine {
             return;
         };
         if self.is_gone(to) {
-            self.hold_again(slot, self.epoch_after(epoch, 2), step);
+            self.hold_again(slot, Epoch(epoch.0.saturating_add(2)), step);
             self.choose_followers(slot, step);
         }
     }

@@ -113,7 +113,7 @@ impl Machine {
         self.break_streams(peer, range.clone(), step);
         for slot in range {
             let belief = self.slot(slot).belief;
-            if belief.holder == Some(peer) {
+            if belief.holder == Some(peer) && !self.has(Defect::RestartNotNoticed) {
                 self.set_belief(slot, Belief { holder: None, ..belief }, step);
             }
             self.take_back_if_gone(slot, step);
