@@ -103,22 +103,47 @@ fn http_on_the_redis_port_is_cut_off() {
 #[test]
 fn a_rule_that_can_never_work_stops_the_start() {
     let dir = ScratchDir::new("rule");
-    let text = "[[rules]]\nid = \"big\"\nlimit = 50000\nwindow = \"1m\"\npolicy = \"sliding_log\"\n";
-    let config = dir.write("c.toml", text);
-    let config = config.to_str().expect("a path");
-    let failure = run_tollgate(&[
-        "serve",
-        "--config",
-        config,
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-    ]);
-    assert_eq!(failure.status.code(), Some(1));
-    assert!(
-        failure.log.contains("rule 'big'") && failure.log.contains("10000"),
-        "{}",
-        failure.log
-    );
+    let good = "[[rules]]\nid = \"good\"\nlimit = 1\nwindow = \"1m\"\n\n";
+    for (rest, what) in [
+        ("policy = \"sliding_log\"", "at most 10000"),
+        ("policy = \"none\"", "policy 'none' does not exist"),
+        (
+            "policy = \"fixed_window\"\nburst = 3",
+            "burst is not taken by policy 'fixed_window'",
+        ),
+    ] {
+        let text = format!("{good}[[rules]]\nid = \"big\"\nlimit = 50000\nwindow = \"1m\"\n{rest}\n");
+        let config = dir.write("c.toml", &text);
+        let config = config.to_str().expect("a path");
+        let addresses = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let failure = run_tollgate(&[&["serve", "--config", config][..], &addresses].concat());
+        assert_eq!(failure.status.code(), Some(1));
+        let begins = format!("tollgate: {config}:6: rule 'big': ");
+        assert!(
+            failure.log.starts_with(&begins) && failure.log.contains(what),
+            "{}",
+            failure.log
+        );
+    }
+}
+
+#[test]
+fn the_error_of_a_check_names_what_is_wrong() {
+    let node = Node::start(&[]);
+    let mut client = node.client();
+    for keyword in ["LIMIT", "per", "BURST", "COST", "POLICY", "ON_FAILURE", "RULE"] {
+        let needed = format!("ERR syntax error: {} needs a value", keyword.to_uppercase());
+        assert_eq!(
+            client.line(&format!("RL.CHECK k LIMIT 5 PER 1m {keyword}")).error(),
+            needed
+        );
+    }
+    // A month, or a minute?
+    for unit in ["M", "MS", "S", "H", "D"] {
+        assert_eq!(
+            client.line(&format!("RL.CHECK k LIMIT 5 PER 1{unit}")).error(),
+            "ERR PER must be a whole number and a unit in small letters: 250ms, 10s, 1m, 1h or 30d"
+        );
+    }
+    assert_eq!(client.line("DBSIZE").int(), 0);
 }

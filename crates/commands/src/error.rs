@@ -51,6 +51,9 @@ pub enum CommandError {
     /// An option that the command does not have.
     #[error("ERR syntax error: unknown option '{0}'")]
     UnknownOption(String),
+    /// An option without the value that belongs to it.
+    #[error("ERR syntax error: {0} needs a value")]
+    NoValue(String),
     /// An option given twice, or together with one that excludes it.
     #[error("ERR syntax error: {0}")]
     Conflict(&'static str),

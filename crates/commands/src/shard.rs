@@ -14,7 +14,7 @@ use crate::work::Popped;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
-use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleSet};
+use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleError, RuleSet};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_script::{
     Batch, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
@@ -550,6 +550,18 @@ pub(crate) fn burst_rule(info: &PolicyInfo) -> BurstRule {
         tollgate_script::BurstRule::None => BurstRule::Refused,
         // The host has checked the range.
         tollgate_script::BurstRule::Tokens(tokens) => Burst::new(tokens).map_or(BurstRule::Limit, BurstRule::Fixed),
+    }
+}
+
+impl ShardError {
+    /// The id of the rule that is at fault.
+    pub fn rule_id(&self) -> Option<&str> {
+        match self {
+            Self::RulePolicy { id, .. } | Self::RuleFault { id, .. } | Self::Rule(RuleError::Field { id, .. }) => {
+                Some(id)
+            }
+            Self::Rule(_) | Self::Policy(_) | Self::RuleLimits(_) | Self::NoDefaultPolicy => None,
+        }
     }
 }
 

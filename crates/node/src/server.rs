@@ -2,7 +2,7 @@
 
 use crate::admin::Readiness;
 use crate::clock::NodeClock;
-use crate::config::{Config, WhenFull};
+use crate::config::{Config, Origin, WhenFull};
 use crate::gossip::GossipError;
 use crate::metrics::Metrics;
 use crate::node::{Node, Outboxes, Parts, slots_of};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tollgate_commands::{About, PolicyLabel, ShardConfig};
+use tollgate_commands::{About, PolicyLabel, ShardConfig, ShardError};
 use tollgate_limiter::RuleSet;
 use tollgate_script::{PolicyError, PolicyHost, PolicyLimits, PolicySource, builtin_policies, load_dir};
 use tollgate_values::HashSeed;
@@ -54,9 +54,17 @@ pub enum ServeError {
     /// A policy file is not acceptable.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// A rule is not acceptable.
+    #[error("{at}: {error}")]
+    Rule {
+        /// Where it is.
+        at: Origin,
+        /// What is wrong with it.
+        error: ShardError,
+    },
     /// A worker did not start.
     #[error(transparent)]
-    Worker(#[from] StartError),
+    Worker(StartError),
     /// The ready file could not be written.
     #[error("cannot write {path} (node.ready_file): {source}")]
     ReadyFile {
@@ -300,9 +308,22 @@ fn start_workers(
     }
     drop(ready);
     for _ in 0..workers {
-        started.recv().map_err(|_| ServeError::WorkerEnded)??;
+        let started = started.recv().map_err(|_| ServeError::WorkerEnded)?;
+        started.map_err(|error| located(&node.config, error))?;
     }
     Ok(threads)
+}
+
+/// Why a worker did not start, with the place in the file if that is a rule.
+fn located(config: &Config, error: StartError) -> ServeError {
+    let StartError::Shard(error) = error else {
+        return ServeError::Worker(error);
+    };
+    let number = error.rule_id().and_then(|id| config.rules.get(id.as_bytes()));
+    match number.and_then(|(number, _)| config.rule_origin(number)) {
+        Some(at) => ServeError::Rule { at, error },
+        None => ServeError::Worker(error.into()),
+    }
 }
 
 /// Says that the node serves: in the ready file, if there is one, and on standard output.

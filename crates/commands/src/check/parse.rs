@@ -38,7 +38,8 @@ impl<'a> Options<'a> {
                 if at < request.len() {
                     Ok(request.arg(at))
                 } else {
-                    Err(CommandError::Syntax)
+                    let name = name.to_ascii_uppercase();
+                    Err(CommandError::NoValue(CommandError::quote(&name)))
                 }
             };
             // By length first: it tells all keywords apart but two pairs, and costs one jump.

@@ -107,8 +107,10 @@ pub enum ConfigError {
         reason: String,
     },
     /// More rules than `limits.rules`.
-    #[error("there are {rules} rules, more than limits.rules = {rules_max}")]
+    #[error("{}there are {rules} rules, more than limits.rules = {rules_max}", before(.at))]
     TooManyRules {
+        /// Where the first is that is too many, if that is known.
+        at: Option<Origin>,
         /// How many there are.
         rules: usize,
         /// How many there may be.
@@ -173,6 +175,10 @@ impl ConfigError {
             _ => false,
         }
     }
+}
+
+fn before(at: &Option<Origin>) -> String {
+    at.as_ref().map_or_else(String::new, |at| format!("{at}: "))
 }
 
 fn did_you_mean(name: &Option<String>) -> String {

@@ -30,6 +30,7 @@ pub(super) fn read(config: &mut Config, path: &Path, named_by: &'static str) -> 
 
 /// Sets what the text of a file sets.
 pub(super) fn apply(config: &mut Config, text: &str, path: &Path) -> Result<(), ConfigError> {
+    config.file = Some(path.to_owned());
     let at = |span: Range<usize>| Origin::File {
         path: path.to_owned(),
         line: 1 + text[..span.start.min(text.len())].matches('\n').count(),
@@ -42,7 +43,9 @@ pub(super) fn apply(config: &mut Config, text: &str, path: &Path) -> Result<(), 
         let span = section.span();
         let section = section.into_inner();
         if section == RULES {
-            config.rules = rules(value, at)?;
+            let spans;
+            (config.rules, spans) = rules(value, at)?;
+            config.rule_lines = lines_of(text, &spans);
             continue;
         }
         if config.section(&section).is_none() {
@@ -78,8 +81,26 @@ fn raw<'a>(value: &'a DeValue<'_>) -> Raw<'a> {
     }
 }
 
-/// The rules of `[[rules]]`.
-fn rules(value: Spanned<DeValue<'_>>, at: impl Fn(Range<usize>) -> Origin) -> Result<RuleSet, ConfigError> {
+/// The line on which each of some pieces of a text starts. They are in its order, so that it is read once.
+fn lines_of(text: &str, spans: &[Range<usize>]) -> Vec<usize> {
+    let (mut line, mut read) = (1, 0);
+    let line_of = |span: &Range<usize>| {
+        let start = span.start.clamp(read, text.len());
+        line += text.as_bytes()[read..start]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count();
+        read = start;
+        line
+    };
+    spans.iter().map(line_of).collect()
+}
+
+/// The rules of `[[rules]]`, and where each is.
+fn rules(
+    value: Spanned<DeValue<'_>>,
+    at: impl Fn(Range<usize>) -> Origin,
+) -> Result<(RuleSet, Vec<Range<usize>>), ConfigError> {
     let whole = value.span();
     let DeValue::Array(tables) = value.into_inner() else {
         return Err(ConfigError::Syntax {
@@ -104,7 +125,7 @@ fn rules(value: Spanned<DeValue<'_>>, at: impl Fn(Range<usize>) -> Origin) -> Re
         spans.push(span);
     }
     let ids: Vec<String> = rules.iter().map(|rule| rule.id.clone()).collect();
-    RuleSet::new(rules).map_err(|error| {
+    let rules = RuleSet::new(rules).map_err(|error| {
         let second = match &error {
             RuleError::Duplicate(id) => ids.iter().rposition(|other| other == id),
             _ => None,
@@ -114,7 +135,8 @@ fn rules(value: Spanned<DeValue<'_>>, at: impl Fn(Range<usize>) -> Origin) -> Re
             at: at(span.unwrap_or(whole)),
             reason: error.to_string(),
         }
-    })
+    })?;
+    Ok((rules, spans))
 }
 
 /// What a message calls a rule that does not parse: by its id if it has one, else by its position, from 1.

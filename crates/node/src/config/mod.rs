@@ -58,6 +58,8 @@ pub struct Config {
     pub log: Log,
     /// `[[rules]]`
     pub rules: RuleSet,
+    /// The line of each, by its number; they count from 1.
+    rule_lines: Vec<usize>,
     /// What `auth.password_file` holds.
     pub password: Option<Password>,
     /// What `cluster.secret_file` holds.
@@ -192,6 +194,13 @@ impl Config {
         }
     }
 
+    /// Where the rule of that number was written, if it comes from a file.
+    pub fn rule_origin(&self, number: u32) -> Option<Origin> {
+        let line = *self.rule_lines.get(number as usize)?;
+        let path = self.file.clone()?;
+        Some(Origin::File { path, line })
+    }
+
     /// The name of this node: `node.name`, or the host's.
     pub fn node_name(&self) -> String {
         if !self.node.name.is_empty() {
@@ -206,7 +215,9 @@ impl Config {
     fn finish(&mut self) -> Result<(), ConfigError> {
         let (rules, rules_max) = (self.rules.len(), self.limits.rules);
         if rules > rules_max {
-            return Err(ConfigError::TooManyRules { rules, rules_max });
+            // The first that is too many.
+            let at = self.rule_origin(rules_max as u32);
+            return Err(ConfigError::TooManyRules { at, rules, rules_max });
         }
         if let Some(path) = &self.node.lua_dir {
             // What is in it is read when the node starts; here only that it can be.

@@ -45,7 +45,6 @@ impl Config {
         let from_variable = || Some((sources.environment.iter().find_map(named)?, VARIABLE_CONFIG));
         if let Some((path, named_by)) = from_flag.or_else(from_variable) {
             file::read(&mut config, &path, named_by)?;
-            config.file = Some(path);
         }
         for (variable, value) in &sources.environment {
             config.set_variable(variable, value)?;

@@ -351,9 +351,10 @@ fn rules_name_line_rule_and_field() {
         file_error("[rules]\nid = \"a\"\n"),
         "cluster.toml:1: rules are written as [[rules]]"
     );
+    let two = ok.replace("\"a\"", "\"b\"");
     assert_eq!(
-        file_error(&format!("[limits]\nrules = 0\n{ok}")),
-        "there are 1 rules, more than limits.rules = 0"
+        file_error(&format!("[limits]\nrules = 1\n{ok}{two}")),
+        "cluster.toml:7: there are 2 rules, more than limits.rules = 1"
     );
 }
 
