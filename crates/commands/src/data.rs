@@ -23,6 +23,8 @@ pub(crate) trait Typed: Sized + 'static {
     fn into_value(self) -> Value;
     /// Whether a key with it does not exist: all but strings go when their last element does.
     fn is_gone(&self) -> bool;
+    /// Bytes that it has allocated.
+    fn allocated_bytes(&self) -> usize;
 }
 
 macro_rules! typed {
@@ -52,6 +54,10 @@ macro_rules! typed {
             fn is_gone(&self) -> bool {
                 $gone(self)
             }
+
+            fn allocated_bytes(&self) -> usize {
+                self.bytes()
+            }
         }
     };
 }
@@ -67,6 +73,8 @@ typed!(SortedSet, SortedSet::is_empty);
 pub(crate) struct Edit<'a, T> {
     value: &'a mut T,
     inverses: Option<&'a mut Vec<Inverse<T>>>,
+    /// Bytes that they take.
+    inverses_bytes: usize,
     /// The inverse that was noted first brings back all of it.
     copied: bool,
     changed: bool,
@@ -85,6 +93,7 @@ impl<'a, T> Edit<'a, T> {
         Self {
             value,
             inverses,
+            inverses_bytes: 0,
             copied: false,
             changed: false,
         }
@@ -95,10 +104,11 @@ impl<'a, T> Edit<'a, T> {
         self.inverses.is_some() && !self.copied
     }
 
-    /// Notes what takes the change back that comes next, or that was just made. Nothing happens where no inverse is wanted; ask
-    /// [`Edit::notes`] before making an expensive one.
-    pub(crate) fn note(&mut self, inverse: impl FnOnce(&mut T) + 'static) {
+    /// Notes what takes the change back that comes next, or that was just made; it keeps so many bytes of elements. Nothing happens
+    /// where no inverse is wanted; ask [`Edit::notes`] before making an expensive one.
+    pub(crate) fn note(&mut self, kept_bytes: usize, inverse: impl FnOnce(&mut T) + 'static) {
         if let Some(inverses) = self.inverses.as_mut().filter(|_| !self.copied) {
+            self.inverses_bytes += size_of::<Inverse<T>>() + size_of_val(&inverse) + kept_bytes;
             inverses.push(Box::new(inverse));
         }
     }
@@ -107,11 +117,11 @@ impl<'a, T> Edit<'a, T> {
     /// order of the elements, or how they are kept.
     pub(crate) fn note_copy(&mut self)
     where
-        T: Clone + 'static,
+        T: Typed + Clone,
     {
         if self.notes() {
             let before = self.value.clone();
-            self.note(move |value| *value = before);
+            self.note(before.allocated_bytes(), move |value| *value = before);
             self.copied = true;
         }
     }
@@ -176,12 +186,12 @@ impl Shard {
             Noting::Nothing => None,
             Noting::Inverse => Some(Vec::new()),
         };
-        let (result, changed, gone) = self
+        let (result, changed, gone, inverses_bytes) = self
             .store
             .change_value(place, |stored| {
                 let mut edit = Edit::new(T::of_mut(&mut stored.value)?, inverses.as_mut());
                 let result = change(&mut edit);
-                Some((result, edit.changed, edit.is_gone()))
+                Some((result, edit.changed, edit.is_gone(), edit.inverses_bytes))
             })
             .flatten()?;
         if let (Some(inverses), Some(undo)) = (inverses.filter(|inverses| !inverses.is_empty()), &mut self.undo) {
@@ -192,6 +202,7 @@ impl Shard {
                         inverses.into_iter().rev().for_each(|inverse| inverse(value));
                     }
                 }),
+                inverses_bytes,
             );
         }
         if gone {

@@ -117,6 +117,13 @@ pub enum CommandError {
     /// More random elements, of which one may come again, than one command may answer.
     #[error("ERR too many random elements, at most {0}")]
     TooManyPicks(usize),
+    /// More keys than one command may wait for.
+    #[error("ERR too many keys to wait for, at most {0}")]
+    TooManyAwaited(usize),
+    /// A write of a script, or of a transaction with scripts, whose writes up to now take so much to be taken back that there is no room
+    /// for more.
+    #[error("ERR too much was written to be taken back, at most {0} bytes")]
+    UndoFull(usize),
     /// The offset of a bit that is no integer, is negative, or is one that no string is long enough for.
     #[error("ERR bit offset is not an integer or out of range")]
     BitOffset {

@@ -93,7 +93,7 @@ pub use session::{CLIENT_NAME_MAX_BYTES, ReplyMode, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
 pub use slowlog::{SLOWLOG_ENTRIES_MAX, SlowCommand, SlowLog};
 pub use stats::{FaultKind, PolicyStats, ShardStats, Verdict};
-pub use table::{ALL, ConnectionFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec, WorkerCommand};
+pub use table::{ALL, ConnectionFn, EachKeyFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec, WorkerCommand};
 pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;

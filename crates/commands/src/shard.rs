@@ -10,7 +10,7 @@ use crate::interest::Interest;
 use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
-use crate::work::Popped;
+use crate::work::{self, EachKey, Popped};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,6 +60,10 @@ pub struct ShardConfig {
     pub pattern_bytes_max: usize,
     /// Random elements that one command may answer where one can come again.
     pub random_picks_max: usize,
+    /// Keys that one command may wait for.
+    pub awaited_keys_max: usize,
+    /// Bytes that a run may take to note what its writes are taken back with.
+    pub undo_bytes_max: usize,
     /// Seed of the hashes of values' elements; one a node, so that a value can be lent.
     pub hash_seed: HashSeed,
 }
@@ -110,6 +114,8 @@ pub struct Shard {
     pub(crate) string_bytes_max: usize,
     pub(crate) pattern_bytes_max: usize,
     pub(crate) random_picks_max: usize,
+    awaited_keys_max: usize,
+    pub(crate) undo_bytes_max: usize,
     draws: Draws,
     pub(crate) trash: Vec<Trash>,
     pub(crate) hash_seed: HashSeed,
@@ -182,6 +188,8 @@ impl Shard {
             string_bytes_max: config.string_bytes_max,
             pattern_bytes_max: config.pattern_bytes_max,
             random_picks_max: config.random_picks_max,
+            awaited_keys_max: config.awaited_keys_max,
+            undo_bytes_max: config.undo_bytes_max,
             draws: Draws::new(config.seed),
             trash: Vec::new(),
             hash_seed: config.hash_seed,
@@ -206,6 +214,7 @@ impl Shard {
             return if queue.is_empty() { Step::Wait } else { Step::FlushFirst };
         }
         let result = match spec.run {
+            _ if self.is_undo_full(spec) => Err(CommandError::UndoFull(self.undo_bytes_max)),
             Run::Check(parse) => {
                 if queue.is_full() {
                     return Step::FlushFirst;
@@ -233,7 +242,8 @@ impl Shard {
             },
             // Whoever can wait calls it otherwise.
             Run::Block(blocking) => {
-                match (blocking.timeout)(request).and_then(|_| (blocking.attempt)(self, env, request, out)) {
+                let admitted = (blocking.timeout)(request).and_then(|_| self.admit_awaited(spec, request));
+                match admitted.and_then(|()| (blocking.attempt)(self, env, request, out)) {
                     Ok(Popped::All) => Ok(()),
                     Ok(Popped::More(rest)) => return Step::More(rest),
                     Ok(Popped::Nothing) => {
@@ -243,12 +253,11 @@ impl Shard {
                     Err(error) => Err(error),
                 }
             }
-            Run::EachKey(run) => {
-                let count = (1..request.len())
-                    .map(|i| run(self, env, request.arg(i)))
-                    .sum::<Result<i64, _>>();
-                count.map(|count| ReplyWriter::new(out, env.proto).int(count))
-            }
+            Run::EachKey(run) => match work::begin(EachKey::new(run), self, env, request, out) {
+                Ok(None) => Ok(()),
+                Ok(Some(rest)) => return Step::More(rest),
+                Err(error) => Err(error),
+            },
             Run::Container | Run::Connection(_) | Run::Keyspace(_) | Run::Script(_) | Run::Worker(_) => {
                 Err(CommandError::Other(format!("'{}' does not run in a shard", spec.name)))
             }
@@ -269,6 +278,8 @@ impl Shard {
                     }
                     CommandError::PatternTooLong(_) => self.stats.patterns_too_long += 1,
                     CommandError::TooManyPicks(_) => self.stats.too_many_picks += 1,
+                    CommandError::TooManyAwaited(_) => self.stats.too_many_awaited += 1,
+                    CommandError::UndoFull(_) => self.stats.undo_full += 1,
                     _ => {}
                 }
                 error.write(out, env.proto);
@@ -276,6 +287,22 @@ impl Shard {
                 Step::Done
             }
         }
+    }
+
+    /// Whether a command may wait for all of its keys.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub fn admit_awaited(&self, spec: &Spec, request: Request<'_>) -> Result<(), CommandError> {
+        match spec.key_positions(request).count() > self.awaited_keys_max {
+            true => Err(CommandError::TooManyAwaited(self.awaited_keys_max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a command that was refused by [`Shard::admit_awaited`].
+    pub fn note_too_many_awaited(&mut self) {
+        self.stats.too_many_awaited += 1;
     }
 
     /// Goes on with a command that has begun, which is the only one of `queue`; whether it is done.

@@ -77,6 +77,10 @@ pub struct ShardStats {
     pub too_many_picks: u64,
     /// What came from other nodes and could not be kept.
     pub carry: CarryStats,
+    /// Commands refused because they would have waited for too many keys.
+    pub too_many_awaited: u64,
+    /// Writes refused because there was no room to note them.
+    pub undo_full: u64,
 }
 
 impl ShardStats {

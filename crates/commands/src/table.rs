@@ -44,6 +44,9 @@ pub const STEP_ELEMENTS: usize = 512;
 /// As [`KeyFn`], for a command that needs the connection and the node, but no shard.
 pub type ConnectionFn = fn(&mut ConnectionCall<'_>) -> Result<(), CommandError>;
 
+/// What a command does to each of its keys. Nothing, if it answers an error.
+pub type EachKeyFn = fn(&mut Shard, &Env, &[u8]) -> Result<i64, CommandError>;
+
 /// How a command is run.
 #[derive(Debug, Clone, Copy)]
 pub enum Run {
@@ -58,7 +61,7 @@ pub enum Run {
     /// In a shard that has all of its keys, its own or lent; [`Spec::key_positions`] says where they are.
     Keys(KeysFn),
     /// In the shard of each of its keys (all arguments); the answers are summed.
-    EachKey(fn(&mut Shard, &Env, &[u8]) -> Result<i64, CommandError>),
+    EachKey(EachKeyFn),
     /// Over all shards, step by step.
     Keyspace(KeyspaceCommand),
     /// In a shard that has all of its keys, as soon as one of them has something.

@@ -51,6 +51,8 @@ impl TestShards {
                 string_bytes_max: 1 << 20,
                 pattern_bytes_max: TEST_LIMITS.pattern_bytes_max,
                 random_picks_max: 10_000,
+                awaited_keys_max: 100,
+                undo_bytes_max: 1 << 26,
                 hash_seed,
             })
             .unwrap()

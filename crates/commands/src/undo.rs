@@ -7,6 +7,7 @@
 use crate::Shard;
 use crate::data::DROPS_FOR_VALUE;
 use crate::rename::in_clock_ahead;
+use crate::table::Spec;
 use std::collections::HashSet;
 use tollgate_script::ParamsId;
 use tollgate_store::{Entry, Expiry, Key, Numbers, Place, Space, State, Taken};
@@ -30,6 +31,9 @@ pub struct UndoLog {
     complete: HashSet<(Space, Box<[u8]>)>,
     /// How many steps have all that a key held.
     restores: usize,
+    /// What it takes, and those before it of the same run: copies, inverses and names of keys. What was moved here counts no more than
+    /// where it was.
+    bytes: usize,
     /// Keys whose change somebody wants to know about.
     changed: HashSet<(Space, Box<[u8]>)>,
 }
@@ -86,7 +90,29 @@ pub(crate) enum HeldState {
     Blob(Box<[u8]>),
 }
 
+impl HeldState {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Numbers(_) => 0,
+            Self::Blob(bytes) => bytes.len(),
+        }
+    }
+}
+
 impl UndoLog {
+    /// The log of what comes after other writes of the same run, whose logs take so many bytes.
+    pub fn after(bytes: usize) -> Self {
+        Self {
+            bytes,
+            ..Self::default()
+        }
+    }
+
+    /// Bytes that it takes, and those before it.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
@@ -110,7 +136,9 @@ impl UndoLog {
         self.complete.contains(&(key.space(), Box::from(key.bytes())))
     }
 
-    fn note(&mut self, key: &Key<'_>, act: Act) {
+    /// `copied_bytes` is what the step has copied, beyond its own size.
+    fn note(&mut self, key: &Key<'_>, act: Act, copied_bytes: usize) {
+        self.bytes += size_of::<Undo>() + key.bytes().len() + copied_bytes;
         let is_all = matches!(act, Act::Restore(_));
         self.steps.push(Undo {
             space: key.space(),
@@ -145,15 +173,16 @@ impl UndoLog {
         let from = (from.space(), Box::from(from.bytes()));
         self.complete.remove(&from);
         self.complete.remove(&(to.space(), Box::from(to.bytes())));
-        self.note(to, Act::Moved { from, ahead_us });
+        let bytes = from.1.len();
+        self.note(to, Act::Moved { from, ahead_us }, bytes);
     }
 
     pub(crate) fn note_changed(&mut self, key: &Key<'_>) {
         self.changed.insert((key.space(), key.bytes().into()));
     }
 
-    pub(crate) fn note_inverse(&mut self, key: &Key<'_>, inverse: Inverse<Value>) {
-        self.note(key, Act::Change(inverse));
+    pub(crate) fn note_inverse(&mut self, key: &Key<'_>, inverse: Inverse<Value>, kept_bytes: usize) {
+        self.note(key, Act::Change(inverse), kept_bytes);
     }
 }
 
@@ -181,11 +210,12 @@ impl Shard {
         if stored.value.bytes() > COPIED_BYTES_MAX {
             return Noting::Inverse;
         }
+        let bytes = stored.value.bytes();
         let before = Taken {
             expires: stored.expires,
             value: stored.value.clone(),
         };
-        undo.note(key, Act::Restore(Held::Value(before)));
+        undo.note(key, Act::Restore(Held::Value(before)), bytes);
         Noting::Nothing
     }
 
@@ -194,7 +224,7 @@ impl Shard {
         if let (Some(undo), Some(stored)) = (&mut self.undo, self.store.value(place))
             && !undo.is_complete(key)
         {
-            undo.note(key, Act::Expiry(stored.expires));
+            undo.note(key, Act::Expiry(stored.expires), 0);
         }
     }
 
@@ -212,8 +242,19 @@ impl Shard {
             },
         };
         if let Some(undo) = &mut self.undo {
-            undo.note(key, Act::Restore(before));
+            let bytes = match &before {
+                Held::Bucket(bucket) => bucket.state.bytes(),
+                Held::Nothing | Held::Value(_) => 0,
+            };
+            undo.note(key, Act::Restore(before), bytes);
         }
+    }
+
+    /// Whether a command may write no more, since the log of the run has grown to its bound.
+    #[inline]
+    pub(crate) fn is_undo_full(&self, spec: &Spec) -> bool {
+        let is_full = self.undo.as_ref().is_some_and(|undo| undo.bytes >= self.undo_bytes_max);
+        is_full && spec.has_flag("write")
     }
 
     fn copy_bucket(&mut self, place: Place) -> Option<HeldBucket> {
@@ -239,7 +280,7 @@ impl Shard {
         if let Some(undo) = &mut self.undo
             && !undo.is_complete(key)
         {
-            undo.note(key, Act::Restore(Held::Nothing));
+            undo.note(key, Act::Restore(Held::Nothing), 0);
         }
     }
 
@@ -288,7 +329,7 @@ impl Shard {
         let held = self.take_held(key);
         let existed = !matches!(held, Held::Nothing);
         if let Some(undo) = self.undo.as_mut().filter(|_| existed) {
-            undo.note(key, Act::Restore(held));
+            undo.note(key, Act::Restore(held), 0);
         }
         existed
     }

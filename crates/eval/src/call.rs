@@ -111,6 +111,7 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
     arguments.clear();
     match answer {
         Some(HostAnswer::Replied) => {}
+        Some(HostAnswer::TooLong) => return Err(shared.kill(Kill::Step)),
         Some(HostAnswer::Elsewhere) => return Err(shared.kill(Kill::Retry)),
         None => return Ok(Some(b"ERR redis.call cannot be used here".to_vec())),
     }

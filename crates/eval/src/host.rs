@@ -20,6 +20,8 @@ pub enum Resp {
 pub enum HostAnswer {
     /// The reply, or the error, is on the tape.
     Replied,
+    /// The command went on for longer than a step may, and was broken off: the run is over, whatever the script does.
+    TooLong,
     /// A key of the command is elsewhere: the run ends with [`crate::Outcome::Retry`], whatever the script does, and has
     /// to be started anew.
     Elsewhere,

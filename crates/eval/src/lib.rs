@@ -82,4 +82,5 @@ pub use host::{Host, HostAnswer, LogLevel, Resp};
 pub use library::Registration;
 pub use run::{Failure, KillReason, Outcome, Run, ScriptError};
 pub use sha1::sha1_hex;
+pub use shared::thread_time;
 pub use tape::{ReplySink, Tape};

@@ -165,7 +165,7 @@ fn cycles() -> u64 {
 }
 
 /// Processor time of this thread.
-pub(crate) fn thread_time() -> Duration {
+pub fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }

@@ -135,6 +135,11 @@ impl Worker {
         let deadline = timeout
             .filter(|timeout| *timeout < SLEEP_MAX)
             .map(|timeout| Instant::now() + timeout);
+        let admitted = self.shard.borrow().admit_awaited(spec, request);
+        if admitted.is_err() {
+            self.shard.borrow_mut().note_too_many_awaited();
+        }
+        admitted?;
         let needs: Vec<KeyNeed> = spec
             .key_positions(request)
             .map(|position| KeyNeed {

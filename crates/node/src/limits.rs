@@ -177,6 +177,14 @@ bounds! {
     random_picks / RandomPicks: 1_000_000, Count(1, 1 << 32), "elements",
         "the command gets the error",
         "ERR too many random elements";
+    /// Keys that one BLPOP or the like waits for.
+    awaited_keys / AwaitedKeys: 10_000, Count(1, 1 << 20), "keys",
+        "the command gets the error",
+        "ERR too many keys to wait for";
+    /// Bytes that one script, or one transaction with scripts, takes to note how what it writes is taken back.
+    undo_bytes / UndoBytes: 256 * MIB, Bytes(1 << 16, 1 << 36), "bytes",
+        "a script's next write gets the error; what was written before stands, as with any error",
+        "ERR too much was written to be taken back";
     /// Entries of SLOWLOG; CONFIG SET slowlog-max-len changes it.
     slowlog_entries / SlowlogEntries: 128, Count(0, SLOWLOG_ENTRIES_MAX as u64), "entries",
         "the oldest entry of the worker is forgotten",
@@ -242,7 +250,7 @@ bounds! {
     ScriptBudget: "script_budget_ms", "script.budget_ms",
         "the script is ended, what it wrote is taken back, and its client gets the error",
         "ERR Script stopped after its budget";
-    /// Time that one run of a script may spend in something that cannot be interrupted.
+    /// Time that one run of a script may spend in something that cannot be interrupted, such as a command over many keys or elements.
     ScriptStep: "script_step_ms", "script.step_ms",
         "the script is ended, what it wrote is taken back, and its client gets the error",
         "ERR Script stopped after";
@@ -252,7 +260,7 @@ bounds! {
         "ERR Script needs more memory";
     /// Bytes of keys and buckets that the node keeps.
     MaxMemory: "max_memory_bytes", "storage.max_memory_bytes",
-        "by storage.when_full: the fullest buckets are dropped, or a check that needs a new bucket gets the error",
+        "by storage.when_full: the fullest buckets are dropped, or the command that needs memory gets the error",
         "OOM command not allowed when used memory > 'maxmemory'.";
 }
 

@@ -43,6 +43,8 @@ pub fn publish(worker: &Worker) {
     }
     counters.debits_taken.set(carry.debits);
     counters.debits_lost.set(carry.debits_lost);
+    counters.limit_hits(Bound::AwaitedKeys).set(stats.too_many_awaited);
+    counters.limit_hits(Bound::UndoBytes).set(stats.undo_full);
     // The worker counts those of the commands that it runs itself.
     counters.limit_hits(Bound::PatternBytes).add(patterns_too_long);
     counters.limit_hits(Bound::KeyBytes).set(stats.keys_too_long);

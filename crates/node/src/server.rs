@@ -300,6 +300,8 @@ fn start_workers(
             string_bytes_max: node.config.limits.string_bytes,
             pattern_bytes_max: node.config.limits.pattern_bytes,
             random_picks_max: node.config.limits.random_picks,
+            awaited_keys_max: node.config.limits.awaited_keys,
+            undo_bytes_max: node.config.limits.undo_bytes,
             hash_seed,
         };
         let (node, listeners, ready) = (Arc::clone(node), listeners.take(), ready.clone());

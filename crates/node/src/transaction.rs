@@ -369,6 +369,12 @@ impl Exec<'_> {
         result
     }
 
+    /// Bytes of what was noted so far to be taken back.
+    fn log_bytes(&self) -> usize {
+        let last = self.logs.as_ref().and_then(|logs| logs.last());
+        last.map_or(0, UndoLog::bytes)
+    }
+
     async fn script(
         &mut self,
         command: ScriptCommand,
@@ -376,9 +382,10 @@ impl Exec<'_> {
         request: Request<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(Vec<Published>, Option<LibraryChange>), Needs> {
+        let before_bytes = self.log_bytes();
         let made = self.worker.prepare_script(env, command, request, self.keys.run());
         let mut run = match made {
-            Ok(run) => run.keep_log(),
+            Ok(run) => run.keep_log(before_bytes),
             Err(error) => {
                 error.write(out, env.proto);
                 return Ok((Vec::new(), None));
@@ -397,7 +404,8 @@ impl Exec<'_> {
         if let Some(logs) = &mut self.logs {
             // What comes after it has a log of its own: each takes back to where it began.
             logs.extend(run.take_log());
-            logs.push(UndoLog::default());
+            let bytes = logs.last().map_or(0, UndoLog::bytes);
+            logs.push(UndoLog::after(bytes));
         }
         if let Some(shown) = &mut self.shown {
             shown.extend(run.take_shown());

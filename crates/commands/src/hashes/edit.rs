@@ -16,10 +16,10 @@ impl Edit<'_, Hash> {
         if self.notes() {
             let name: Box<[u8]> = field.into();
             match self.get(field).map(Box::<[u8]>::from) {
-                Some(before) => self.note(move |hash| {
+                Some(before) => self.note(name.len() + before.len(), move |hash| {
                     hash.set(&name, &before);
                 }),
-                None => self.note(move |hash| {
+                None => self.note(name.len(), move |hash| {
                     hash.remove(&name);
                 }),
             }
@@ -34,7 +34,7 @@ impl Edit<'_, Hash> {
         {
             let (name, value) = (Box::<[u8]>::from(field), Box::<[u8]>::from(value));
             self.note_if_packed();
-            self.note(move |hash| {
+            self.note(name.len() + value.len(), move |hash| {
                 hash.set(&name, &value);
             });
         }

@@ -6,9 +6,9 @@ use tollgate_values::{End, List, Removal};
 
 impl Edit<'_, List> {
     /// Notes an inverse that makes the encoding what it was, too.
-    fn note_change(&mut self, inverse: impl FnOnce(&mut List) + 'static) {
+    fn note_change(&mut self, kept_bytes: usize, inverse: impl FnOnce(&mut List) + 'static) {
         let encoding = self.encoding();
-        self.note(move |list| {
+        self.note(kept_bytes, move |list| {
             inverse(list);
             list.restore_encoding(encoding);
         });
@@ -16,13 +16,13 @@ impl Edit<'_, List> {
 
     /// Says that elements of so many bytes in all are about to be pushed or inserted: see [`List::expect`]. No change by itself.
     pub(crate) fn expect(&mut self, elements_bytes: usize) {
-        self.note_change(|_| {});
+        self.note_change(0, |_| {});
         self.unmarked().expect(elements_bytes);
     }
 
     /// Puts an element at an end.
     pub(crate) fn push(&mut self, end: End, element: &[u8]) {
-        self.note_change(move |list| {
+        self.note_change(0, move |list| {
             let last = list.len() - 1;
             match end {
                 End::Left => list.remove(0..1),
@@ -36,7 +36,7 @@ impl Edit<'_, List> {
     pub(crate) fn set(&mut self, index: usize, element: &[u8]) {
         if self.notes() {
             let before: Box<[u8]> = self.get(index).unwrap_or_default().into();
-            self.note_change(move |list| {
+            self.note_change(before.len(), move |list| {
                 list.set(index, &before);
             });
         }
@@ -45,7 +45,7 @@ impl Edit<'_, List> {
 
     /// Puts an element before the one at an index, or at the end.
     pub(crate) fn insert(&mut self, index: usize, element: &[u8]) {
-        self.note_change(move |list| list.remove(index..index + 1));
+        self.note_change(0, move |list| list.remove(index..index + 1));
         self.raw().insert(index, element);
     }
 
@@ -62,7 +62,8 @@ impl Edit<'_, List> {
         };
         if self.notes() {
             let removed = copies(self, indexes.clone());
-            self.note_change(move |list| put_back(list, end, &removed));
+            let bytes = size_of_val(&*removed) + removed.iter().map(|element| element.len()).sum::<usize>();
+            self.note_change(bytes, move |list| put_back(list, end, &removed));
         }
         self.raw().remove(indexes);
     }
@@ -99,7 +100,8 @@ impl Edit<'_, List> {
         }
         if !indexes.is_empty() {
             let element: Box<[u8]> = element.into();
-            self.note(move |list| {
+            let bytes = size_of_val(&*indexes) + element.len();
+            self.note(bytes, move |list| {
                 indexes.iter().rev().for_each(|&index| list.insert(index, &element));
                 list.restore_encoding(encoding);
             });

@@ -11,7 +11,8 @@ use crate::node_view::{ConnectionCall, NodeView};
 use crate::table::{Run, Spec};
 use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, Step, Wait};
 use std::sync::Arc;
-use tollgate_eval::{Host, HostAnswer, LogLevel, Registration, ReplySink, Resp, Tape};
+use std::time::Duration;
+use tollgate_eval::{Host, HostAnswer, LogLevel, Registration, ReplySink, Resp, Tape, thread_time};
 use tollgate_protocol::{Proto, ReplyWriter, Request};
 use tollgate_store::{MAX_KEY_BYTES, Role, Space};
 
@@ -37,6 +38,25 @@ pub(crate) struct Calls<'a> {
     pub(crate) session: Option<Box<Session>>,
     /// What monitors read of its commands, if there are monitors.
     pub(crate) shown: Option<Vec<u8>>,
+}
+
+/// How long a command of a script may go on, in time of this thread: nothing else goes on meanwhile.
+struct Patience {
+    begin: Duration,
+    longest: Duration,
+}
+
+impl Patience {
+    fn new(longest: Duration) -> Self {
+        Self {
+            begin: thread_time(),
+            longest,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        thread_time().saturating_sub(self.begin) > self.longest
+    }
 }
 
 /// Memory of calls, kept from run to run.
@@ -208,7 +228,11 @@ impl<'a> Calls<'a> {
                 let own = self.shard.store().slots();
                 let mut run =
                     KeyspaceRun::new(command, &env, request, Arc::clone(&slots), self.node.keyspace_limits())?;
+                let patience = Patience::new(self.host.limits.step);
                 while let Some((index, op)) = run.ask() {
+                    if patience.is_over() {
+                        return Ok(HostAnswer::TooLong);
+                    }
                     let answer = match names {
                         Some(names) if slots[index] != own => {
                             names.answer(self.shard, self.id, index, &slots[index], &env, &op)?
@@ -228,20 +252,29 @@ impl<'a> Calls<'a> {
             }
             // Of those only WAIT and WAITAOF are for scripts. Nothing waits here.
             Run::Worker(command) => Wait::parse(command, request)?.write(&mut ReplyWriter::new(out, env.proto)),
-            _ => self.run_in_shard(&env, spec, request, out),
+            _ => return Ok(self.run_in_shard(&env, spec, request, out)),
         }
         Ok(HostAnswer::Replied)
     }
 
-    fn run_in_shard(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) {
+    fn run_in_shard(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) -> HostAnswer {
         let queue = &mut self.memory.queue;
         queue.start(false);
         match self.shard.run(env, queue, spec, request, out) {
-            Step::More(mut rest) => while !self.shard.go_on(env, queue, &mut *rest, request, out) {},
+            Step::More(mut rest) => {
+                let patience = Patience::new(self.host.limits.step);
+                while !self.shard.go_on(env, queue, &mut *rest, request, out) {
+                    if patience.is_over() {
+                        // What it has done is taken back with the rest of the script.
+                        return HostAnswer::TooLong;
+                    }
+                }
+            }
             // Keys were looked at before, and the queue is empty.
             Step::Done | Step::FlushFirst | Step::Wait => {}
         }
         while !queue.is_empty() && self.shard.flush(env, queue, out) == Flow::Yield {}
+        HostAnswer::Replied
     }
 
     fn resolve(&mut self, request: Request<'_>) -> Result<PlainCommand, CommandError> {

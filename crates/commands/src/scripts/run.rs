@@ -131,9 +131,11 @@ impl ScriptRun {
         })
     }
 
-    /// Keeps the log of what it wrote when it is done, for who may have to take that back later.
-    pub fn keep_log(mut self) -> Self {
+    /// Keeps the log of what it wrote when it is done, for who may have to take that back later. The logs of what came before take so many
+    /// bytes.
+    pub fn keep_log(mut self, before_bytes: usize) -> Self {
         self.keeps_log = true;
+        self.undo = Some(UndoLog::after(before_bytes));
         self
     }
 

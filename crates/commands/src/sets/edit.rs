@@ -15,7 +15,7 @@ impl Edit<'_, Set> {
         if self.notes() && !self.contains(member) {
             self.note_if_packed();
             let member: Box<[u8]> = member.into();
-            self.note(move |set| {
+            self.note(member.len(), move |set| {
                 set.remove(&member);
             });
         }
@@ -52,14 +52,14 @@ impl Edit<'_, Set> {
     /// Keeps what is left of the members in less room, if it is little.
     pub(crate) fn rebuild(&mut self) {
         // As many as make a hashtable of it again, as which the members come back that were removed.
-        self.note(|set| set.expect(usize::MAX));
+        self.note(0, |set| set.expect(usize::MAX));
         self.unmarked().rebuild();
     }
 
     fn note_removed(&mut self, member: &[u8]) {
         if self.notes() {
             let member: Box<[u8]> = member.into();
-            self.note(move |set| {
+            self.note(member.len(), move |set| {
                 set.add(&member);
             });
         }

@@ -16,7 +16,7 @@ impl Edit<'_, SortedSet> {
         if self.notes() {
             let before = self.score(member);
             let member: Box<[u8]> = member.into();
-            self.note(move |set| {
+            self.note(member.len(), move |set| {
                 // First out, since an equal score would leave the one that is there, and zeros have signs.
                 set.remove(&member);
                 if let Some(score) = before {
@@ -34,7 +34,7 @@ impl Edit<'_, SortedSet> {
         };
         if self.notes() {
             let member: Box<[u8]> = member.into();
-            self.note(move |set| {
+            self.note(member.len(), move |set| {
                 set.insert(&member, score);
             });
         }
@@ -49,7 +49,8 @@ impl Edit<'_, SortedSet> {
         if self.notes() {
             let removed = self.range(ranks.clone());
             let removed: Vec<(Box<[u8]>, Score)> = removed.map(|(member, score)| (member.into(), score)).collect();
-            self.note(move |set| {
+            let bytes = size_of_val(&*removed) + removed.iter().map(|(member, _)| member.len()).sum::<usize>();
+            self.note(bytes, move |set| {
                 for (member, score) in &removed {
                     set.insert(member, *score);
                 }

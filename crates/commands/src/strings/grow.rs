@@ -100,7 +100,7 @@ impl Edit<'_, StringValue> {
     /// As [`StringValue::append`].
     pub(crate) fn append(&mut self, more: &[u8]) -> usize {
         let before = self.len();
-        self.note(move |string| string.truncate(before));
+        self.note(0, move |string| string.truncate(before));
         self.raw().append(more)
     }
 
@@ -113,7 +113,7 @@ impl Edit<'_, StringValue> {
             let before = self.len();
             let text = self.text();
             let old: Box<[u8]> = text[offset.min(before)..(offset + part.len()).min(before)].into();
-            self.note(move |string| {
+            self.note(old.len(), move |string| {
                 string.set_range(offset, &old);
                 string.truncate(before);
             });
@@ -126,7 +126,7 @@ impl Edit<'_, StringValue> {
         debug_assert!((offset_bits + bits as usize).div_ceil(8) <= self.len());
         if self.notes() {
             let old = tollgate_values::bits::field(&self.text(), offset_bits, bits);
-            self.note(move |string| string.set_field(offset_bits, bits, old));
+            self.note(0, move |string| string.set_field(offset_bits, bits, old));
         }
         self.raw().set_field(offset_bits, bits, value);
     }
@@ -138,13 +138,13 @@ impl Edit<'_, StringValue> {
             self.unmarked().grow(len);
             return;
         }
-        self.note(move |string| string.truncate(before));
+        self.note(0, move |string| string.truncate(before));
         self.raw().grow(len);
     }
 
     fn replace_by_grown(&mut self, grown: StringValue) {
         let before = self.len();
-        self.note(move |string| string.truncate(before));
+        self.note(0, move |string| string.truncate(before));
         *self.raw() = grown;
     }
 }
