@@ -32,6 +32,7 @@ mod interest;
 mod key_use;
 mod keys;
 mod keyspace;
+mod latency;
 mod lists;
 mod lookup;
 mod monitor;
@@ -81,6 +82,7 @@ pub use keyspace::{
     KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Name, Pattern,
     STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned, TypeFilter,
 };
+pub use latency::LatencyMonitor;
 pub use lookup::{CommandTable, LastCommand};
 pub use monitor::{ShownSource, is_shown, write_shown};
 pub use node_view::{About, ClientInfo, ConnectionCall, NodeView, PolicyLabel, Totals};

@@ -1,6 +1,8 @@
 //! What commands about the connection and the server may ask of the node that runs them.
 
-use crate::{CommandError, Delivery, Env, Functions, KeyspaceLimits, PubSub, Scripts, Session, SlowLog, WhenFull};
+use crate::{
+    CommandError, Delivery, Env, Functions, KeyspaceLimits, LatencyMonitor, PubSub, Scripts, Session, SlowLog, WhenFull,
+};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,6 +70,9 @@ pub trait NodeView {
 
     /// The commands that took long.
     fn slowlog(&self) -> &SlowLog;
+
+    /// When commands took long.
+    fn latency(&self) -> &LatencyMonitor;
 
     /// Whether somebody monitors.
     fn is_monitored(&self) -> bool;
@@ -230,6 +235,11 @@ impl ConnectionCall<'_> {
     /// Writes in the protocol that the connection speaks now.
     pub(crate) fn reply(&mut self) -> ReplyWriter<'_> {
         ReplyWriter::new(self.out, self.session.proto)
+    }
+
+    /// The time of the command as Unix time in seconds.
+    pub(crate) fn unix_s(&self) -> u64 {
+        self.env.unix_us() / 1_000_000
     }
 
     /// Writes the lines of a HELP, as Redis lays them out: a head, the given lines, and HELP itself.

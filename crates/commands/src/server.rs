@@ -62,7 +62,7 @@ pub(crate) fn config_get(call: &mut ConnectionCall<'_>) -> Result<(), CommandErr
     Ok(())
 }
 
-/// `CONFIG SET parameter value [parameter value ...]`: all of them, or none. What can be set is about SLOWLOG.
+/// `CONFIG SET parameter value [parameter value ...]`: all of them, or none. What can be set is about SLOWLOG and LATENCY.
 pub(crate) fn config_set(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     let request = call.request;
     if !request.len().is_multiple_of(2) {
@@ -80,7 +80,7 @@ pub(crate) fn config_set(call: &mut ConnectionCall<'_>) -> Result<(), CommandErr
             let refused = format!("Unknown option or number of arguments for CONFIG SET - '{name}'");
             return Err(CommandError::Other(refused));
         };
-        if !matches!(name.as_str(), SLOWER_THAN | ENTRIES_MAX) {
+        if !matches!(name.as_str(), SLOWER_THAN | ENTRIES_MAX | LATENCY_THRESHOLD) {
             return Err(cannot_set(name, "can't set immutable config"));
         }
         if found.iter().any(|(other, _)| other == name) {
@@ -92,6 +92,7 @@ pub(crate) fn config_set(call: &mut ConnectionCall<'_>) -> Result<(), CommandErr
     for &(name, value) in &found {
         let (least, most) = match name {
             SLOWER_THAN => (-1, i64::MAX),
+            LATENCY_THRESHOLD => (0, i64::MAX),
             _ => (0, SLOWLOG_ENTRIES_MAX as i64),
         };
         let number = parse_integer(value);
@@ -105,7 +106,8 @@ pub(crate) fn config_set(call: &mut ConnectionCall<'_>) -> Result<(), CommandErr
     for ((name, _), number) in found.into_iter().zip(numbers) {
         match name {
             SLOWER_THAN => call.node.slowlog().set_slower_than(number),
-            // Not negative, as just seen.
+            // Neither is negative, as just seen.
+            LATENCY_THRESHOLD => call.node.latency().set_threshold_ms(number as u64),
             _ => call.node.slowlog().set_entries_max(number as usize),
         }
     }
@@ -116,6 +118,7 @@ pub(crate) fn config_set(call: &mut ConnectionCall<'_>) -> Result<(), CommandErr
 /// The settings that can be changed.
 const SLOWER_THAN: &str = "slowlog-log-slower-than";
 const ENTRIES_MAX: &str = "slowlog-max-len";
+const LATENCY_THRESHOLD: &str = "latency-monitor-threshold";
 
 fn cannot_set(name: &str, reason: &str) -> CommandError {
     CommandError::Other(format!(
@@ -185,7 +188,9 @@ mod tests {
 
     #[test]
     fn help_lists_itself_last() {
-        for container in ["CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "RL.RULE", "SLOWLOG"] {
+        for container in [
+            "CLIENT", "COMMAND", "CONFIG", "LATENCY", "MEMORY", "OBJECT", "RL.RULE", "SLOWLOG",
+        ] {
             let help = run_alone(Resp2, &format!("{container} HELP"));
             let lines = help.lines().count() - 1;
             assert!(help.starts_with(&format!(

@@ -2,8 +2,8 @@
 
 use crate::node_view::{About, ClientInfo, NodeView, PolicyLabel, Totals};
 use crate::{
-    CommandError, Delivery, Env, Functions, FunctionsLimits, KeyspaceLimits, PubSub, Scripts, ScriptsLimits, Session,
-    SlowLog, WhenFull,
+    CommandError, Delivery, Env, Functions, FunctionsLimits, KeyspaceLimits, LatencyMonitor, PubSub, Scripts,
+    ScriptsLimits, Session, SlowLog, WhenFull,
 };
 use std::cell::RefCell;
 use std::ops::Range;
@@ -25,6 +25,7 @@ pub(crate) struct TestNode {
     /// Each pause, and nothing for its end.
     pub paused: RefCell<Vec<Option<(u64, bool)>>>,
     pub slowlog: SlowLog,
+    pub latency: LatencyMonitor,
     pub shown: RefCell<Option<Vec<u8>>>,
 }
 
@@ -63,6 +64,7 @@ impl Default for TestNode {
             delivered: RefCell::default(),
             paused: RefCell::default(),
             slowlog: SlowLog::new(1, 10_000, 128),
+            latency: LatencyMonitor::default(),
             shown: RefCell::default(),
         }
     }
@@ -83,6 +85,7 @@ impl NodeView for TestNode {
 
     fn settings(&self) -> Vec<(String, String)> {
         [
+            ("latency-monitor-threshold", "0"),
             ("maxmemory", "0"),
             ("save", ""),
             ("slowlog-log-slower-than", "10000"),
@@ -159,6 +162,10 @@ impl NodeView for TestNode {
 
     fn slowlog(&self) -> &SlowLog {
         &self.slowlog
+    }
+
+    fn latency(&self) -> &LatencyMonitor {
+        &self.latency
     }
 
     fn is_monitored(&self) -> bool {

@@ -130,7 +130,7 @@ impl Worker {
         let memory = &mut *memory;
         let mut pass = Pass {
             now_us,
-            slow_from: self.node.slowlog.slower_than(),
+            slow_from: self.node.slow_from(),
             read_at: stretch.started(),
         };
         let mut warmed = 0;
@@ -275,7 +275,7 @@ impl Worker {
                 slice_started = Instant::now();
             }
             let took = since.elapsed();
-            if took >= self.node.slowlog.slower_than() {
+            if took >= self.node.slow_from() {
                 self.note_slow(took, Some(turn.connection), spec, request);
             }
             debug_assert!(queue.is_empty());

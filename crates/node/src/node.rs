@@ -17,10 +17,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::{Notify, RwLock, mpsc, oneshot};
 use tollgate_commands::{
     About, CommandError, CommandTable, Delivery, DirectCheck, Functions, FunctionsLimits, KeyspaceAnswer, KeyspaceOp,
-    PolicyLabel, PubSub, Scripts, ScriptsLimits, SlowLog,
+    LatencyMonitor, PolicyLabel, PubSub, Scripts, ScriptsLimits, SlowLog,
 };
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::ScanLimits;
@@ -65,6 +66,8 @@ pub struct Node {
     pub pause: Pause,
     /// The commands that took long.
     pub slowlog: SlowLog,
+    /// When commands took long.
+    pub latency: LatencyMonitor,
     /// Who monitors.
     pub monitors: Monitors,
     /// Bytes of messages on their way to each worker.
@@ -173,6 +176,7 @@ impl Node {
             attention: Attention::default(),
             pause: Pause::default(),
             slowlog,
+            latency: LatencyMonitor::default(),
             monitors: Monitors::default(),
             on_their_way_bytes: (0..workers).map(|_| AtomicUsize::default()).collect(),
             borrowing: Arc::default(),
@@ -186,6 +190,12 @@ impl Node {
             draining: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
         }
+    }
+
+    /// Commands that take so long are noted, by SLOWLOG or LATENCY.
+    #[inline]
+    pub fn slow_from(&self) -> Duration {
+        self.slowlog.slower_than().min(self.latency.noted_from())
     }
 
     /// How many workers there are.

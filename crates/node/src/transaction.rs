@@ -268,7 +268,7 @@ impl Exec<'_> {
     /// Runs all commands and writes the reply, unless a script needs more keys.
     async fn run(&mut self, transaction: &Transaction, session: &mut Session, out: &mut Vec<u8>) -> Result<(), Needs> {
         ReplyWriter::new(out, session.proto).array(transaction.commands.len());
-        let slow_from = self.worker.node.slowlog.slower_than();
+        let slow_from = self.worker.node.slow_from();
         let mut since = Instant::now();
         let mut index = 0;
         while let Some((spec, _, _, request)) = transaction.commands.get(index) {

@@ -90,7 +90,7 @@ impl<'a> Turn<'a> {
             started,
             slice_started: started,
             read_at: started,
-            slow_from: worker.node.slowlog.slower_than(),
+            slow_from: worker.node.slow_from(),
             kept: None,
         }
     }
@@ -296,7 +296,7 @@ impl<'a> Turn<'a> {
                 // Others answer from what is at hand.
                 if matches!(spec.group, "server" | "scripting") {
                     // CONFIG SET may have changed it.
-                    self.slow_from = self.worker.node.slowlog.slower_than();
+                    self.slow_from = self.worker.node.slow_from();
                     let since = self.read_at;
                     self.read_clock();
                     self.note_if_slow(since, spec, request);

@@ -7,8 +7,8 @@ use crate::worker::Control;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_commands::{
-    About, ClientInfo, CommandError, Delivery, Functions, KeyspaceLimits, NodeView, PolicyLabel, PubSub, Scripts,
-    SlowLog, Totals,
+    About, ClientInfo, CommandError, Delivery, Functions, KeyspaceLimits, LatencyMonitor, NodeView, PolicyLabel,
+    PubSub, Scripts, SlowLog, Totals,
 };
 use tollgate_limiter::RuleSet;
 
@@ -38,6 +38,7 @@ impl NodeView for Node {
             ("appendonly", "no".to_owned()),
             ("bind", self.listen.ip().to_string()),
             ("databases", tollgate_store::DATABASES.to_string()),
+            ("latency-monitor-threshold", self.latency.threshold_ms().to_string()),
             ("maxclients", config.limits.connections.to_string()),
             ("maxmemory", config.storage.max_memory_bytes.to_string()),
             ("maxmemory-policy", policy.to_owned()),
@@ -149,6 +150,10 @@ impl NodeView for Node {
 
     fn slowlog(&self) -> &SlowLog {
         &self.slowlog
+    }
+
+    fn latency(&self) -> &LatencyMonitor {
+        &self.latency
     }
 
     fn is_monitored(&self) -> bool {

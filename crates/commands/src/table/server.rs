@@ -2,7 +2,7 @@
 
 use super::{Run, Spec, WorkerCommand};
 use crate::keyspace::KeyspaceCommand;
-use crate::{command_docs, command_info, info, object, server, slowlog};
+use crate::{command_docs, command_info, info, latency, object, server, slowlog};
 
 const BASE: Spec = Spec {
     group: "server",
@@ -117,9 +117,67 @@ const CONFIG: &[Spec] = &[
         since: "2.0.0",
         syntax: "parameter value [...]",
         complexity: "O(N) where N is the number of parameters",
-        summary: "Changes settings: slowlog-log-slower-than, slowlog-max-len.",
+        summary: "Changes settings: slowlog-log-slower-than, slowlog-max-len, latency-monitor-threshold.",
         run: Run::Connection(server::config_set),
         ..BASE
+    },
+];
+
+const LATENCY_BASE: Spec = Spec {
+    arity: 2,
+    flags: &["admin", "noscript", "loading", "stale"],
+    tips: &[
+        "nondeterministic_output",
+        "request_policy:all_nodes",
+        "response_policy:special",
+    ],
+    since: "2.8.13",
+    ..BASE
+};
+
+const LATENCY: &[Spec] = &[
+    Spec {
+        name: "latency|doctor",
+        summary: "Describes in words when commands took long.",
+        run: Run::Connection(latency::doctor),
+        ..LATENCY_BASE
+    },
+    Spec {
+        name: "latency|graph",
+        arity: 3,
+        syntax: "event",
+        summary: "Draws the samples of an event.",
+        run: Run::Connection(latency::graph),
+        ..LATENCY_BASE
+    },
+    Spec {
+        name: "latency|help",
+        since: "2.8.13",
+        run: Run::Connection(latency::help),
+        ..HELP
+    },
+    Spec {
+        name: "latency|history",
+        arity: 3,
+        syntax: "event",
+        summary: "Returns the samples of an event: the worst of each second, with its time.",
+        run: Run::Connection(latency::history),
+        ..LATENCY_BASE
+    },
+    Spec {
+        name: "latency|latest",
+        summary: "Returns the last and the worst sample of each event.",
+        run: Run::Connection(latency::latest),
+        ..LATENCY_BASE
+    },
+    Spec {
+        name: "latency|reset",
+        arity: -2,
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        syntax: "[event [...]]",
+        summary: "Forgets the samples of events, or of all.",
+        run: Run::Connection(latency::reset),
+        ..LATENCY_BASE
     },
 ];
 
@@ -258,6 +316,15 @@ pub(super) const SPECS: &[Spec] = &[
         syntax: "[section [...]]",
         summary: "Describes the server, section by section.",
         run: Run::Connection(info::info),
+        ..BASE
+    },
+    Spec {
+        name: "latency",
+        arity: -2,
+        since: "2.8.13",
+        complexity: "Depends on subcommand.",
+        summary: "Container of the commands about when commands took long.",
+        subcommands: LATENCY,
         ..BASE
     },
     Spec {
