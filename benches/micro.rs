@@ -355,6 +355,8 @@ fn shard(report: &mut Report) -> Timed<()> {
                 string_bytes_max: 512 << 20,
                 pattern_bytes_max: 512,
                 random_picks_max: 1 << 20,
+                awaited_keys_max: 1,
+                undo_bytes_max: usize::MAX,
                 hash_seed: tollgate_values::HashSeed::new(7),
             };
             let mut follower = Shard::new(config.clone())?;

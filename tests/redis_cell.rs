@@ -92,6 +92,8 @@ fn shard() -> Shard {
         string_bytes_max: 512 << 20,
         pattern_bytes_max: 512,
         random_picks_max: 1 << 20,
+        awaited_keys_max: 1,
+        undo_bytes_max: usize::MAX,
         hash_seed: tollgate_values::HashSeed::new(7),
     })
     .expect("the built-in policies")
