@@ -303,9 +303,12 @@ impl Store {
         self.slot(slot).map(|meta| meta.last_change).filter(|&at| at > 0)
     }
 
-    /// Whether something is listed of a slot from a position on.
+    /// Whether something is listed of a slot from a position on, or a keyspace was flushed.
     pub fn has_changes(&self, slot: u16, since: u64) -> bool {
-        self.slot(slot).is_some_and(|meta| meta.last_change >= since.max(1))
+        let since = since.max(1);
+        let was_flushed = self.changes.flushes.back().is_some_and(|&(at, _)| at >= since);
+        self.slot(slot)
+            .is_some_and(|meta| meta.last_change >= since || was_flushed)
     }
 
     /// Where the next change is listed.
