@@ -90,9 +90,12 @@ impl Machine {
         step.store.set_held(slot, false);
         self.news.remove(&slot);
         // Its state contains what this node has admitted, or lacks all of it.
-        match planned || self.has(Defect::JournalDropped) {
-            true => drop(self.debts.journal.take(slot, usize::MAX)),
-            false => self.debts.journal.overwritten(slot),
+        if planned {
+            self.debts.journal.forget_inside(slot);
+        } else if self.has(Defect::JournalDropped) {
+            self.debts.journal.take(slot, usize::MAX);
+        } else {
+            self.debts.journal.overwritten(slot);
         }
         let role = if self.follows(slot, holder) {
             let handed = planned.then_some(epoch);
