@@ -254,7 +254,23 @@ impl Machine {
                 },
             };
             for slot in self.clip(claim.first, claim.last) {
-                self.believe(slot, claim.epoch, holder, step);
+                let believed = Belief {
+                    epoch: claim.epoch,
+                    holder: Some(from.0),
+                };
+                if holder.is_none() && self.slot(slot).belief == believed {
+                    // It has lost the slot to a better claim of that epoch, whose life is over.
+                    self.set_belief(
+                        slot,
+                        Belief {
+                            holder: None,
+                            ..believed
+                        },
+                        step,
+                    );
+                } else {
+                    self.believe(slot, claim.epoch, holder, step);
+                }
             }
         }
         if let (Some(number), Some(link)) = (answer, self.peers.links.get_mut(&from)) {
