@@ -26,7 +26,7 @@ struct Owed {
 }
 
 /// The admissions of one worker by slot and bucket.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Journal {
     slots: BTreeMap<u16, BTreeMap<Bytes, Owed>>,
     entries: usize,
@@ -125,15 +125,36 @@ impl Journal {
         taken
     }
 
-    /// Everything of a slot, which stays.
-    pub fn all(&self, slot: u16) -> Vec<Debit> {
-        let buckets = self.slots.get(&slot).into_iter().flatten();
+    /// What is in this node's state of a slot, which stays.
+    pub fn inside(&self, slot: u16) -> Vec<Debit> {
+        let buckets = self
+            .slots
+            .get(&slot)
+            .into_iter()
+            .flatten()
+            .filter(|(_, owed)| owed.inside > 0);
         let debit = |(bucket, owed): (&Bytes, &Owed)| Debit {
             bucket: bucket.clone(),
             parameters: owed.parameters.clone(),
-            tokens: owed.inside.saturating_add(owed.outside),
+            tokens: owed.inside,
         };
         buckets.map(debit).collect()
+    }
+
+    /// Nobody needs to know what is in this node's state of a slot: it has gone along with it, or the state is the one that counts.
+    pub fn forget_inside(&mut self, slot: u16) {
+        let Some(buckets) = self.slots.get_mut(&slot) else {
+            return;
+        };
+        let before = buckets.len();
+        buckets.retain(|_, owed| {
+            owed.inside = 0;
+            owed.outside > 0
+        });
+        self.entries -= before - buckets.len();
+        if buckets.is_empty() {
+            self.slots.remove(&slot);
+        }
     }
 
     /// The state of the slot at this node has been overwritten: nothing is in it for certain.
@@ -220,6 +241,18 @@ mod tests {
         assert_eq!(journal.settle(3), []);
         journal.overwritten(3);
         assert_eq!(journal.settle(3), [debit("a", 7)]);
+    }
+
+    #[test]
+    fn what_went_along_with_a_slot_is_forgotten_and_the_rest_stays() {
+        let mut journal = Journal::new(10);
+        journal.add(3, Admission::Held, &debit("a", 2));
+        journal.add(3, Admission::Local, &debit("a", 5));
+        journal.add(3, Admission::Held, &debit("b", 1));
+        assert_eq!(journal.inside(3), [debit("a", 2), debit("b", 1)]);
+        journal.forget_inside(3);
+        assert_eq!((journal.len(), journal.inside(3)), (1, vec![]));
+        assert_eq!(journal.take(3, 9), [debit("a", 5)]);
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl World {
                 message: crate::slots::Message::Holdings { runs, .. },
                 ..
             } => runs.iter().any(|run| (run.first..=run.last).contains(&slot)),
+            Effect::Event(crate::slots::Event::Paused { .. } | crate::slots::Event::Confirmed) => true,
             _ => text.contains(&format!("slot: {slot},")) || text.contains(&format!("slot: {slot} ")),
         };
         if about {

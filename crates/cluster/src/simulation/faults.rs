@@ -35,8 +35,8 @@ pub(super) enum Fault {
 pub(super) fn schedule(profile: Profile, from_us: u64, to_us: u64, random: &mut Random) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
     let count = match profile {
-        Profile::Planned | Profile::Cuts => 30,
-        Profile::Chaos => random.between(30, 40),
+        Profile::Planned | Profile::Cuts => 32,
+        Profile::Chaos => random.between(32, 40),
     };
     for i in 0..count {
         let width_us = (to_us - from_us) / count;

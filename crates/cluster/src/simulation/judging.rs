@@ -112,11 +112,17 @@ impl World {
             // A state that does not come from the one before starts anew: at most one full burst. After a crash nobody can tell.
             if !old_lives || !new_in_step || self.profile == Profile::Chaos {
                 let known = self.oracle.best_charged[usize::from(key)];
-                // What it has of its own it did not get from there.
-                let own = self.oracle.apart.get(&(top.2, key)).copied().unwrap_or(0);
+                // What was admitted beside the best claim it may have from anywhere.
+                let own: u64 = self
+                    .oracle
+                    .apart
+                    .iter()
+                    .filter(|((_, of), _)| *of == key)
+                    .map(|(_, tokens)| *tokens)
+                    .sum();
                 if self.watched == Some(slot) {
                     println!(
-                        "{:>9} {last:?} -> {top:?}: key {key}: {known} known, has {charged}, {own} its own",
+                        "{:>9} {last:?} -> {top:?}: key {key}: {known} known, has {charged}, {own} beside",
                         self.now_us
                     );
                 }

@@ -9,7 +9,7 @@ use crate::member::MemberState;
 const GAP_BEFORE_US: u64 = 150_000;
 const GAP_AFTER_US: u64 = 450_000;
 /// The most messages of machines in one second of the simulation.
-const MESSAGES_MAX: u64 = 15_000;
+const MESSAGES_MAX: u64 = 5_000;
 
 impl World {
     pub fn connect(&mut self, from: u8, to: u8) {

@@ -90,9 +90,12 @@ impl Machine {
         step.store.set_held(slot, false);
         self.news.remove(&slot);
         // Its state contains what this node has admitted, or lacks all of it.
-        match planned || self.has(Defect::JournalDropped) {
-            true => drop(self.debts.journal.take(slot, usize::MAX)),
-            false => self.debts.journal.overwritten(slot),
+        if planned {
+            self.debts.journal.forget_inside(slot);
+        } else if self.has(Defect::JournalDropped) {
+            self.debts.journal.take(slot, usize::MAX);
+        } else {
+            self.debts.journal.overwritten(slot);
         }
         let role = if self.follows(slot, holder) {
             let handed = planned.then_some(epoch);
@@ -251,7 +254,23 @@ impl Machine {
                 },
             };
             for slot in self.clip(claim.first, claim.last) {
-                self.believe(slot, claim.epoch, holder, step);
+                let believed = Belief {
+                    epoch: claim.epoch,
+                    holder: Some(from.0),
+                };
+                if holder.is_none() && self.slot(slot).belief == believed {
+                    // It has lost the slot to a better claim of that epoch, whose life is over.
+                    self.set_belief(
+                        slot,
+                        Belief {
+                            holder: None,
+                            ..believed
+                        },
+                        step,
+                    );
+                } else {
+                    self.believe(slot, claim.epoch, holder, step);
+                }
             }
         }
         if let (Some(number), Some(link)) = (answer, self.peers.links.get_mut(&from)) {

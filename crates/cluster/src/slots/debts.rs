@@ -119,7 +119,7 @@ impl Machine {
             step.store.debit(slot, &debit, step.now_us);
         }
         if !self.journals(slot) {
-            self.debts.journal.take(slot, usize::MAX);
+            self.debts.journal.forget_inside(slot);
         }
     }
 
@@ -166,7 +166,7 @@ impl Machine {
                 .slots()
                 .filter(|&slot| self.slot(slot).held().is_some_and(|held| !held.overdue));
             for slot in held.collect::<Vec<_>>() {
-                self.debts.journal.take(slot, usize::MAX);
+                self.debts.journal.forget_inside(slot);
             }
         }
     }
@@ -185,7 +185,7 @@ impl Machine {
                 .any(|follower| follower.lags_since_us().is_some_and(late));
             let was = std::mem::replace(&mut held.overdue, overdue);
             if was && !overdue && !missing {
-                self.debts.journal.take(slot, usize::MAX);
+                self.debts.journal.forget_inside(slot);
             }
         }
     }

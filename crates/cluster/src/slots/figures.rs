@@ -92,7 +92,11 @@ impl Machine {
     /// All that its journals have.
     pub(crate) fn journalled(&self) -> Vec<crate::slots::Debit> {
         let under_way = self.debts.under_way.values().flat_map(|batch| batch.debits.clone());
-        let noted = self.range().flat_map(|slot| self.debts.journal.all(slot));
+        let mut journal = self.debts.journal.clone();
+        let noted = self
+            .range()
+            .flat_map(|slot| journal.take(slot, usize::MAX))
+            .collect::<Vec<_>>();
         under_way.chain(noted).collect()
     }
 

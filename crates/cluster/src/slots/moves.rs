@@ -138,7 +138,7 @@ impl Machine {
             number,
             clock_us: step.store.clock(slot, now_us),
             taken: self.slot(slot).taken.clone(),
-            journal: self.debts.journal.all(slot),
+            journal: self.debts.journal.inside(slot),
         };
         self.send_for(to, slot, Message::Handover(handover), step);
     }
@@ -167,6 +167,8 @@ impl Machine {
         if self.end_move(slot) {
             step.effects.push(Effect::Release { slot });
         }
+        // What local shares have admitted meanwhile.
+        self.settle_debts(slot, step);
         // The follower may have waited for its copy meanwhile.
         self.streams.waiting.insert(slot);
     }

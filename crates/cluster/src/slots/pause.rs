@@ -46,7 +46,7 @@ impl Machine {
         self.pause.ticked_us = now_us;
         if paused && !self.has(Defect::PauseNotNoticed) {
             self.pause.since_us = Some(now_us);
-            (self.pause.asked_us, self.pause.shared, self.pause.alone) = (0, false, !self.peers.has_others());
+            (self.pause.asked_us, self.pause.shared, self.pause.alone) = (0, false, !self.view.others);
             self.pause.number += 1;
             step.effects.push(Effect::Event(Event::Paused { pause_us }));
         }
@@ -54,7 +54,7 @@ impl Machine {
         // Right after a pause all others look dead: it takes the time of a death to tell that they are.
         let alone = self.pause.alone || now_us > since_us + self.settings.death_us;
         let all_were = self.pause.shared && now_us > since_us + 2 * self.settings.death_us;
-        if (alone && !self.peers.has_others()) || all_were {
+        if (alone && !self.view.others) || all_were {
             self.be_certain(step);
         } else if now_us >= self.pause.asked_us + ASK_AGAIN_US {
             self.pause.asked_us = now_us;
@@ -91,6 +91,12 @@ impl Machine {
 
     fn be_certain(&mut self, step: &mut Step<'_>) {
         self.pause.since_us = None;
+        // What local shares have admitted meanwhile.
+        let decides = |slot: &u16| self.slot(*slot).held().is_some() && self.slot(*slot).offered().is_none();
+        let slots: Vec<u16> = self.debts.journal.slots().filter(decides).collect();
+        for slot in slots {
+            self.settle_debts(slot, step);
+        }
         step.effects.push(Effect::Event(Event::Confirmed));
     }
 

@@ -174,9 +174,4 @@ impl Peers {
     pub fn name(&self, peer: PeerIx) -> Arc<str> {
         self.get(peer).id.name.clone()
     }
-
-    /// Whether the view has a member beside this node.
-    pub fn has_others(&self) -> bool {
-        self.others().any(|(_, peer)| peer.member)
-    }
 }

@@ -28,6 +28,8 @@ pub(super) struct Tables {
     heirs: Vec<Option<PeerIx>>,
     /// Whether there may be slots that this node should take.
     pub orphans: bool,
+    /// Whether the view has anybody else, be it a life that is over.
+    pub others: bool,
     since_us: u64,
     asked_us: u64,
     /// The first question since the view last changed.
@@ -51,6 +53,8 @@ impl Machine {
             (0..self.slots.len()).map(member).collect()
         };
         (self.view.targets, self.view.heirs) = (table(&view.targets), table(&view.heirs));
+        let me = self.peers.name(ME);
+        self.view.others = view.members.iter().any(|(id, _)| id.name != me);
         self.view.since_us = step.now_us;
         self.view.question = self.contact.questions + 1;
         self.view.orphans = true;
@@ -174,7 +178,7 @@ impl Machine {
             .all(|(peer, _)| answered(peer));
         let waited = step.now_us > self.view.since_us + self.settings.unknown_us;
         let long = step.now_us > self.view.since_us + 3 * self.settings.unknown_us;
-        if (waited && all_answered && self.peers.has_others()) || long {
+        if (waited && all_answered && self.view.others) || long {
             for &slot in unknown {
                 self.take_over(slot, step);
             }

@@ -163,3 +163,20 @@ fn messages_for_slots_of_others_do_nothing() {
     net.run(&[0, 1], 100_000);
     assert_eq!((net.nodes[0].machine.held(), net.nodes[1].machine.held()), (8, 8));
 }
+
+#[test]
+fn a_node_that_was_believed_to_hold_a_slot_and_says_that_nobody_does_is_believed() {
+    let mut net = pair();
+    let id = net.nodes[1].id.clone();
+    let epoch = net.nodes[0].machine.epoch(1);
+    let claims = vec![Claim {
+        first: 1,
+        last: 1,
+        epoch,
+        holder: None,
+    }];
+    net.step(0, |machine, step| {
+        machine.receive(&id, 0, Message::Known { claims, answer: None }, step)
+    });
+    assert_eq!(net.nodes[0].machine.decider(1, net.now_us), Decider::Nobody);
+}

@@ -129,3 +129,28 @@ fn what_a_holder_admitted_and_tells_late_is_owed_if_it_lost_the_slot_and_not_if_
     net.run(&[0, 1], 500_000);
     assert_eq!(owed(&mut net, 1, 1), 0);
 }
+
+#[test]
+fn what_a_share_admits_while_a_slot_moves_is_taken_where_it_goes() {
+    let mut net = pair();
+    net.freezes = false;
+    net.view(&[0, 1], &[1], &[0, 1]);
+    net.run(&[0, 1], 50_000);
+    assert_eq!(net.nodes[1].machine.decider(1, net.now_us), Decider::Soon, "frozen");
+    net.admit(1, 1, Admission::Local);
+    net.step(1, |machine, step| machine.frozen(1, step));
+    net.run(&[0, 1], 200_000);
+    assert!(net.decides(0, 1));
+    assert_eq!(net.left(0, 1), Some(6), "of seven");
+}
+
+#[test]
+fn what_a_share_admits_while_a_slot_is_frozen_is_taken_here_if_it_stays() {
+    let mut net = pair();
+    net.freezes = false;
+    net.view(&[0, 1], &[1], &[0, 1]);
+    net.run(&[0, 1], 50_000);
+    net.admit(1, 1, Admission::Local);
+    net.run(&[0, 1], 510_000);
+    assert_eq!(net.left(1, 1), Some(6), "nothing came of it in half a second");
+}
