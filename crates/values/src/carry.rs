@@ -136,7 +136,7 @@ impl Export {
     }
 
     /// Writes the next part, of about so many bytes, and says whether it was the last. A small value is written whole.
-    /// O(`bytes` + [`PART_ELEMENTS_MAX`]).
+    /// O(`bytes` + `PART_ELEMENTS_MAX`).
     ///
     /// # Errors
     /// [`KindChanged`]; nothing is written.

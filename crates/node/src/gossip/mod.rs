@@ -1,6 +1,6 @@
 //! Who is in the cluster: gossip over UDP, on a thread of its own, so that a busy worker delays no heartbeat.
 //!
-//! chitchat spreads a few small keys of each node ([`facts`]) and detects failures; [`liveness`] smooths what it detects; the
+//! chitchat spreads a few small keys of each node (`facts`) and detects failures; `liveness` smooths what it detects; the
 //! decisions (which members count, who is in the ring, who waits) are [`tollgate_cluster::Membership`]'s. What comes out is a
 //! [`View`], replaced whole, and what there is to tell about it ([`GossipStatus`]).
 

@@ -1,7 +1,7 @@
 //! Connections to the other nodes of the cluster: sockets, and nothing to decide.
 //!
 //! Each worker has its own: a persistent connection to each worker of each peer that it has asked something ([`Peers`]), and those that
-//! workers of peers have made to it ([`serve`]). On a connection the side that made it asks and the other answers, many requests at a time,
+//! workers of peers have made to it ([`Incoming`]). On a connection the side that made it asks and the other answers, many requests at a time,
 //! in any order. What is said is `tollgate_cluster::wire`'s.
 //!
 //! All that one loop turn has to say to a peer goes in one write. A peer that does not read, or does not answer, costs only those who ask it:
