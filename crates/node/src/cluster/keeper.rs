@@ -239,10 +239,7 @@ impl Worker {
                     self.step_slots(|machine, step| machine.link_up(&hello.id, heard.worker, theirs, step));
                 }
                 PeerEvent::Lost(_) => {
-                    let generation = links.view.borrow().member(&heard.peer).map(|member| member.id.clone());
-                    if let Some(id) = generation {
-                        self.step_slots(|machine, step| machine.link_down(&id, heard.worker, step));
-                    }
+                    self.step_slots(|machine, step| machine.link_lost(&heard.peer, heard.worker, step));
                 }
                 PeerEvent::Failed(PeerError::Refused) => {
                     links.circuits.borrow_mut().refused(&heard.peer, now_us);
