@@ -267,18 +267,82 @@ fn lookup(report: &mut Report) -> Timed<()> {
     Ok(())
 }
 
+/// Checks that a worker decides between two flushes of its streams, every 20 ms.
+const CHECKS_A_FLUSH: u64 = 10_000;
+/// Bytes of one batch of a stream.
+const STREAM_BYTES: usize = 64 * 1024;
+
+/// What is done with the changes of all slots beside the checks.
+#[derive(Clone, Copy)]
+enum Stream {
+    /// Nobody follows.
+    Nothing,
+    /// They are listed, and nobody reads them.
+    Listed,
+    /// They are written, every so often.
+    Written,
+    /// Another shard takes them, too.
+    Taken,
+}
+
+impl Stream {
+    fn text(self) -> &'static str {
+        match self {
+            Stream::Nothing => "",
+            Stream::Listed => ", changes listed",
+            Stream::Written => ", changes written",
+            Stream::Taken => ", changes written and taken",
+        }
+    }
+
+    fn send(self, shard: &mut Shard, follower: &mut Shard, marks: &mut [u64]) -> Timed<()> {
+        let mut changed = Vec::new();
+        shard.take_changed_slots(&mut changed);
+        let mut out = Vec::new();
+        for slot in changed {
+            let mark = &mut marks[usize::from(slot)];
+            if matches!(self, Stream::Listed) {
+                *mark = shard.track_slot(slot);
+                shard.forget_slot_changes(slot, Some(*mark));
+                continue;
+            }
+            out.clear();
+            *mark = shard.slot_changes(slot, *mark, STREAM_BYTES, &mut out)?.mark;
+            shard.forget_slot_changes(slot, Some(*mark));
+            if matches!(self, Stream::Taken) {
+                follower.apply_to_slot(slot, &out)?;
+            }
+            black_box(&out);
+        }
+        Ok(())
+    }
+}
+
 /// All that a worker does for a check, but for the sockets.
 fn shard(report: &mut Report) -> Timed<()> {
     let template = WORKLOAD.check();
     let table = CommandTable::default();
     let mut last_command = LastCommand::default();
-    for count in [1_000, 1_000_000] {
-        for size in [1, BATCH] {
-            let name = format!("scan, decide and answer a check, {count} keys, batch of {size}");
-            if !report.wants(&name) {
-                continue;
-            }
-            let mut shard = Shard::new(ShardConfig {
+    for (count, size, stream) in [
+        (1_000, 1, Stream::Nothing),
+        (1_000, BATCH, Stream::Nothing),
+        (1_000_000, 1, Stream::Nothing),
+        (1_000_000, BATCH, Stream::Nothing),
+        (1_000_000, BATCH, Stream::Listed),
+        (1_000_000, BATCH, Stream::Written),
+        (1_000_000, BATCH, Stream::Taken),
+        (1, BATCH, Stream::Nothing),
+        (1, BATCH, Stream::Taken),
+    ] {
+        let name = format!(
+            "scan, decide and answer a check, {count} keys, batch of {size}{}",
+            stream.text()
+        );
+        if !report.wants(&name) {
+            continue;
+        }
+        {
+            let config = ShardConfig {
                 slots: 0..SLOTS,
                 seed: 0x5eed,
                 now_us: START_US,
@@ -294,7 +358,9 @@ fn shard(report: &mut Report) -> Timed<()> {
                 awaited_keys_max: 1,
                 undo_bytes_max: usize::MAX,
                 hash_seed: tollgate_values::HashSeed::new(7),
-            })?;
+            };
+            let mut follower = Shard::new(config.clone())?;
+            let mut shard = Shard::new(config)?;
             let mut queue = CheckQueue::default();
             let mut scanner = Scanner::new(ScanLimits::default());
             let mut input = template.batch(size);
@@ -305,6 +371,12 @@ fn shard(report: &mut Report) -> Timed<()> {
                 now_us: START_US,
                 wall_offset_us: 0,
             };
+            let mut marks = Vec::new();
+            if !matches!(stream, Stream::Nothing) {
+                marks.extend((0..SLOTS).map(|slot| shard.track_slot(slot)));
+                (0..SLOTS).for_each(|slot| follower.set_slot_held(slot, false));
+            }
+            let mut streamed = 0;
             let mut turn = |keys: &mut Keys| -> Timed<()> {
                 template.patch_batch(&mut input, || keys.next_number());
                 env.now_us += size as u64;
@@ -323,6 +395,11 @@ fn shard(report: &mut Report) -> Timed<()> {
                     at += consumed;
                 }
                 while shard.flush(&env, &mut queue, &mut out) == Flow::Yield {}
+                streamed += size as u64;
+                if !marks.is_empty() && streamed >= CHECKS_A_FLUSH {
+                    streamed = 0;
+                    stream.send(&mut shard, &mut follower, &mut marks)?;
+                }
                 if out.first() != Some(&b'*') {
                     return Err(format!("a check answered {:?}", String::from_utf8_lossy(&out)).into());
                 }

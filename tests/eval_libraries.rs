@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use tollgate_eval::{Engine, EngineLimits, Host, HostAnswer, LogLevel, Outcome, ReplySink, Resp, Tape, sha1_hex};
+use tollgate_protocol::Request;
 use tollgate_suite::{Client, RedisServer, Value, skip_without};
 
 /// Commands of scripts go to a redis-server.
@@ -16,12 +17,13 @@ struct Forward {
 }
 
 impl Host for Forward {
-    fn call(&mut self, arguments: &[&[u8]], resp: Resp, reply: &mut Tape) -> HostAnswer {
+    fn call(&mut self, request: Request<'_>, resp: Resp, reply: &mut Tape) -> HostAnswer {
         let client = match resp {
             Resp::Two => &mut self.two,
             Resp::Three => &mut self.three,
         };
-        write(&client.command(arguments), reply);
+        let arguments: Vec<&[u8]> = request.iter().collect();
+        write(&client.command(&arguments), reply);
         HostAnswer::Replied
     }
 

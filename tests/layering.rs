@@ -14,6 +14,7 @@ const LAYERS: &[&str] = &[
     "tollgate-eval",
     "tollgate-store",
     "tollgate-commands",
+    "tollgate-cluster",
     "tollgate-node",
     "tollgate",
 ];
@@ -25,6 +26,8 @@ const OUTSIDE: &[&str] = &["tollgate-loadgen", "tollgate-suite"];
 /// External crates that only the named members may use, for whatever purpose (tests and build scripts too).
 const RESERVED: &[(&[&str], &[&str])] = &[
     (&["mlua", "mlua-sys"], &["tollgate-script", "tollgate-eval"]),
+    (&["bincode", "hashring"], &["tollgate-cluster"]),
+    (&["chitchat"], &["tollgate-node"]),
     (
         &["tokio", "tokio-util", "hyper", "hyper-util", "axum", "mio", "socket2"],
         &["tollgate-node", "tollgate", "tollgate-loadgen", "tollgate-suite"],

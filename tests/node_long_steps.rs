@@ -136,6 +136,30 @@ fn replies_of_another_shard_are_sent_in_parts() {
 }
 
 #[test]
+fn batches_behind_one_that_is_sent_in_parts_come_after_it() {
+    const ROUNDS: usize = 300;
+    // So that what is read at once is more than one batch, and the first of them is sent in parts.
+    let node = Node::start(&["--workers", "2", "--set", "limits.batch_commands=64"]);
+    let mut client = node.client();
+    let second = keys_of_the_second_worker().next().expect("a key");
+    let first = "b".to_owned();
+    assert!(tollgate_store::slot_of(first.as_bytes()) < tollgate_store::SLOTS / 2);
+    let value = "v".repeat(40_000);
+    client.command(&["SET", &second, &value]);
+    client.command(&["SET", &first, &value]);
+    let mut commands = Vec::new();
+    for round in 0..ROUNDS {
+        commands.push(vec!["GET".to_owned(), second.clone()]);
+        commands.push(vec!["ECHO".to_owned(), round.to_string()]);
+        commands.push(vec!["GET".to_owned(), first.clone()]);
+    }
+    for (round, replies) in client.pipeline(&commands).chunks(3).enumerate() {
+        assert!(replies[0].text() == value && replies[2].text() == value, "{round}");
+        assert_eq!(replies[1].text(), round.to_string());
+    }
+}
+
+#[test]
 fn replies_that_nobody_wants_are_no_reason_to_end_a_connection() {
     let node = Node::start(&["--workers", "2", "--set", "limits.output_bytes=2MiB"]);
     let mut client = node.client();

@@ -120,6 +120,10 @@ impl Node {
             .args(["serve", "--listen", &listen, "--admin", &admin, "--ready-file"])
             .arg(&ready_file)
             .args(&args);
+        // The default address for peers would be one for all tests.
+        if !args.iter().any(|arg| arg == "--peer") {
+            command.args(["--peer", "127.0.0.1:0"]);
+        }
         let mut process = Process::start(command, &dir.path().join("log"));
         let deadline = Instant::now() + READY_LIMIT;
         loop {

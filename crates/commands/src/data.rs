@@ -309,6 +309,9 @@ impl Shard {
         let existed = self.remove_noted(key);
         if existed {
             self.note_change(key);
+            if self.has_journals() {
+                self.journal_returned(key, None);
+            }
         }
         existed
     }

@@ -187,6 +187,9 @@ pub enum CommandError {
     /// The keys of a command could not be had in time; nothing was done.
     #[error("TRYAGAIN the keys of the command were in use for too long, try again")]
     TryAgain,
+    /// Not all keys of a command, a transaction or a script are at the node that runs it; nothing was done.
+    #[error("CROSSSLOT not all keys of the command are at one node of the cluster")]
+    OtherNode,
     /// A refusal with a text of its own, as Redis words it.
     #[error("ERR {0}")]
     Refused(&'static str),

@@ -8,6 +8,7 @@ use crate::check::CheckQueue;
 use crate::table::{Run, Spec};
 use crate::undo::{Held, HeldBucket, HeldState};
 use crate::{CommandError, Env, Shard};
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::collections::hash_map;
 use tollgate_protocol::Request;
@@ -22,6 +23,8 @@ pub struct RunId(pub u64);
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     by_key: HashMap<Box<[u8]>, Hold>,
+    /// Slots on their way to another node: nobody begins anything with their keys.
+    closed: BTreeSet<u16>,
     /// The run that has the whole shard.
     frozen: Option<RunId>,
     /// The run whose commands come now.
@@ -106,12 +109,31 @@ impl Shard {
     /// Whether any key is held.
     #[inline]
     pub fn has_holds(&self) -> bool {
-        !self.holds.by_key.is_empty() || self.holds.frozen.is_some()
+        !self.holds.by_key.is_empty() || self.holds.frozen.is_some() || !self.holds.closed.is_empty()
+    }
+
+    /// Says whether a slot is on its way to another node. Commands for its keys wait then; nothing may be queued for it.
+    pub fn set_slot_closed(&mut self, slot: u16, closed: bool) {
+        match closed {
+            true => self.holds.closed.insert(slot),
+            false => self.holds.closed.remove(&slot),
+        };
+    }
+
+    /// Whether a key of a slot is held or lent, or the whole shard is some run's.
+    pub fn has_holds_in(&self, slot: u16) -> bool {
+        self.holds.frozen.is_some() || self.holds.by_key.keys().any(|key| slot_of(key) == slot)
     }
 
     /// Says whose commands come next: those of a run, or those of nobody.
     pub fn set_running(&mut self, run: Option<RunId>) {
         self.holds.running = run;
+    }
+
+    /// Whether the commands that come now are those of a run.
+    #[inline]
+    pub(crate) fn is_in_run(&self) -> bool {
+        self.holds.running.is_some()
     }
 
     /// Whether commands for a key have to wait, now.
@@ -123,7 +145,10 @@ impl Shard {
     pub fn is_blocked_for(&self, key: &[u8], run: Option<RunId>) -> bool {
         match self.holds.by_key.get(key) {
             Some(hold) => Some(hold.run) != run || !hold.lent.is_empty(),
-            None => self.holds.frozen.is_some() && self.holds.frozen != run,
+            None => {
+                (self.holds.frozen.is_some() && self.holds.frozen != run)
+                    || (!self.holds.closed.is_empty() && self.holds.closed.contains(&slot_of(key)))
+            }
         }
     }
 

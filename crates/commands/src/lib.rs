@@ -7,6 +7,7 @@
 mod batch;
 mod bits;
 mod blocking;
+mod carry;
 mod check;
 mod client;
 mod client_control;
@@ -69,6 +70,7 @@ mod work;
 
 pub use batch::Batch;
 pub use blocking::Blocking;
+pub use carry::{As, CarryStats, ChangesWritten, Forgotten, JOURNAL_BUCKETS_MAX, Malformed, Owed, Share};
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use env::Env;
 pub use error::CommandError;
@@ -100,6 +102,8 @@ pub use undo::UndoLog;
 pub use wait::Wait;
 pub use warm::{COMMANDS_AHEAD, Warmer};
 pub use work::Popped;
+
+pub use tollgate_store::CHANGES_BYTES_MAX;
 
 /// The version of Redis whose commands, options, errors and replies these are.
 pub const REDIS_VERSION: &str = "7.2.4";

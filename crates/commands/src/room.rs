@@ -56,7 +56,7 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use crate::test_shard::TestShards;
-    use tollgate_store::Keyspace;
+    use tollgate_store::{Keyspace, MAX_PAGE_BYTES};
 
     #[test]
     fn shedding_drops_no_more_than_the_bound_asks_for() {
@@ -79,6 +79,7 @@ mod tests {
             fewest * 100 >= fitted * 95,
             "{fitted} fitted, but only {fewest} were kept"
         );
-        assert!(most_bytes * 100 <= BOUND * 101, "{most_bytes} bytes");
+        // It is looked at before an entry: the growth of one page, at most, is beyond it.
+        assert!(most_bytes <= BOUND + MAX_PAGE_BYTES + BOUND / 100, "{most_bytes} bytes");
     }
 }

@@ -1,5 +1,6 @@
 //! A shard: the entries of a range of slots, and the policies that decide on them. One thread owns it.
 
+use crate::carry::Carry;
 use crate::check::{CheckQueue, OrderMemo};
 use crate::draws::Draws;
 use crate::env::Env;
@@ -10,6 +11,7 @@ use crate::stats::{FaultKind, PolicyStats, ShardStats, Verdict};
 use crate::table::{Rest, Run, Spec};
 use crate::undo::UndoLog;
 use crate::work::{self, EachKey, Popped};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleError, RuleSet};
@@ -18,7 +20,7 @@ use tollgate_script::{
     Batch, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
     PolicySource,
 };
-use tollgate_store::{Expiry, Key, NO_PARAMS, State, Store, Trash};
+use tollgate_store::{Expiry, Key, KeyMemo, NO_PARAMS, Role, State, Store, Trash};
 use tollgate_values::HashSeed;
 
 /// What a shard does when it has no memory for a new key.
@@ -100,7 +102,7 @@ pub struct Shard {
     pub(crate) policies: PolicyHost,
     pub(crate) batch: Batch,
     pub(crate) stats: ShardStats,
-    rules: Arc<RuleSet>,
+    pub(crate) rules: Arc<RuleSet>,
     shard_rules: Vec<ShardRule>,
     default_policy: PolicyId,
     last_params: Option<LastParams>,
@@ -121,6 +123,9 @@ pub struct Shard {
     pub(crate) undo: Option<UndoLog>,
     pub(crate) holds: Holds,
     pub(crate) interest: Interest,
+    pub(crate) carry: Carry,
+    /// The key that a run has asked for last.
+    pub(crate) key_memo: RefCell<KeyMemo>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -191,6 +196,8 @@ impl Shard {
             undo: None,
             holds: Holds::default(),
             interest: Interest::default(),
+            carry: Carry::default(),
+            key_memo: RefCell::default(),
         })
     }
 
@@ -491,6 +498,9 @@ impl Shard {
             self.free_trash(entries_max);
             return true;
         }
+        if self.drop_remains(entries_max) {
+            return true;
+        }
         let Self {
             store,
             policies,
@@ -513,6 +523,10 @@ impl Shard {
             }
             if let Some(params) = dropped.entry.params() {
                 policies.release(ParamsId(params));
+            }
+            if dropped.role != Role::Held {
+                // What follows another node is dropped by its slot's clock, which is never ahead of the holder's: nobody is told.
+                return true;
             }
             stats.expired += 1;
             if watches_any {

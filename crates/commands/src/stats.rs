@@ -1,5 +1,6 @@
 //! What a shard counts.
 
+use crate::carry::CarryStats;
 use tollgate_script::{Fault, PolicyId};
 
 /// What a check came to.
@@ -74,6 +75,8 @@ pub struct ShardStats {
     pub(crate) patterns_too_long: u64,
     /// Commands refused because they asked for too many random elements.
     pub too_many_picks: u64,
+    /// What came from other nodes and could not be kept.
+    pub carry: CarryStats,
     /// Commands refused because they would have waited for too many keys.
     pub too_many_awaited: u64,
     /// Writes refused because there was no room to note them.

@@ -152,10 +152,12 @@ fn set_end(
     let conditions = Conditions::parse(request)?;
     let number = parse_integer(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
     let moment = expiry::moment(env, number, seconds, absolute, command)?;
-    let done = match shard.find_present(env, request.arg(1)) {
+    // A key that the store would not take is no key of it.
+    let key = shard.data_key(env, request.arg(1)).ok();
+    let found = key.and_then(|key| Some((key, shard.present(env.now_us, &key)?)));
+    let done = match found {
         None => false,
-        Some(present) => {
-            let key = shard.bucket_key(Space::Db(env.db), request.arg(1))?;
+        Some((key, present)) => {
             let asked = moment.in_clock(shard, env, &key);
             let is_value = shard.store.value(present.place).is_some();
             let holds = conditions.hold(present.until, asked);

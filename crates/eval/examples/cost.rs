@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use tollgate_eval::{Engine, EngineLimits, Host, HostAnswer, LogLevel, Outcome, ReplySink, Resp, Run, Tape};
+use tollgate_protocol::Request;
 
 struct Counter(i64);
 
 impl Host for Counter {
-    fn call(&mut self, arguments: &[&[u8]], _: Resp, reply: &mut Tape) -> HostAnswer {
-        match arguments[0] {
+    fn call(&mut self, request: Request<'_>, _: Resp, reply: &mut Tape) -> HostAnswer {
+        match request.arg(0) {
             b"INCR" => {
                 self.0 += 1;
                 reply.integer(self.0);

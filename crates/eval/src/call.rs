@@ -3,36 +3,69 @@
 use std::ffi::c_int;
 
 use mlua::ffi;
+use tollgate_protocol::{ArgRange, Request};
 
 use crate::host::HostAnswer;
 use crate::number::write_general;
-use crate::shared::Kill;
+use crate::shared::{Kill, Shared};
 use crate::stack::{Fail, Known, Stack};
 use crate::to_lua::push_reply;
 
-/// Numbers given as arguments, as text.
+/// The arguments of one command.
 #[derive(Default)]
 pub(crate) struct Arguments {
-    text: Vec<u8>,
-    /// Which argument it is, and where its text ends.
-    ends: Vec<(c_int, usize)>,
+    bytes: Vec<u8>,
+    ranges: Vec<ArgRange>,
 }
 
 impl Arguments {
     /// Empties it; what many large ones needed is given back.
     fn clear(&mut self) {
-        self.text.clear();
-        self.text.shrink_to(KEPT_BYTES_MAX);
-        self.ends.clear();
-        self.ends.shrink_to(KEPT_BYTES_MAX / size_of::<(c_int, usize)>());
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
+        self.ranges.clear();
+        self.ranges.shrink_to(KEPT_BYTES_MAX / size_of::<ArgRange>());
+    }
+
+    /// Takes the first `count` values of the stack, or gives the text of the error.
+    fn collect(&mut self, stack: &Stack, count: c_int, shared: &Shared) -> Result<(), Vec<u8>> {
+        debug_assert!(self.ranges.is_empty());
+        for index in 1..=count {
+            let start = self.bytes.len();
+            let string = stack.string(index);
+            // One string may be given many times.
+            let bytes = start + string.map_or(0, <[u8]>::len);
+            if bytes > KEPT_BYTES_MAX
+                && let Some(admitted) = shared.with_host(|host| host.admit_arguments(bytes))
+            {
+                admitted?;
+            }
+            match string {
+                Some(string) => self.bytes.extend_from_slice(string),
+                // Not Lua's conversion, which may be short of digits: `%.17g`, as Redis.
+                None if stack.kind(index) == ffi::LUA_TNUMBER => {
+                    write_general(&mut self.bytes, stack.number(index).unwrap_or_default(), 17);
+                }
+                None => return Err(b"ERR Lua redis lib command arguments must be strings or integers".to_vec()),
+            }
+            self.end(start);
+        }
+        Ok(())
+    }
+
+    /// Says that an argument ends here which began there. All of them together are below 4 GiB: the host was asked.
+    #[inline]
+    fn end(&mut self, start: usize) {
+        debug_assert!(u32::try_from(self.bytes.len()).is_ok());
+        self.ranges.push(ArgRange {
+            start: start as u32,
+            end: self.bytes.len() as u32,
+        });
     }
 }
 
-/// Bytes of memory that is kept for the next call.
+/// Bytes of memory that is kept for the next call; of more arguments the host is asked whether they are too many.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
-
-/// Arguments that are put together without an allocation.
-const ARGUMENTS_INLINE: usize = 32;
 
 /// `redis.call`: an error of the command is raised.
 pub(crate) struct Call;
@@ -64,46 +97,18 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
     }
     let shared = stack.shared();
     // The host does not come back here: a script is not started by a command of a script.
-    let mut numbers = shared.arguments.borrow_mut();
-    numbers.clear();
-    // Numbers first: while they are written, their texts may move.
-    for index in 1..=count {
-        match stack.kind(index) {
-            ffi::LUA_TSTRING => {}
-            ffi::LUA_TNUMBER => {
-                // Not Lua's conversion, which may be short of digits: `%.17g`, as Redis.
-                write_general(&mut numbers.text, stack.number(index).unwrap_or_default(), 17);
-                let end = numbers.text.len();
-                numbers.ends.push((index, end));
-            }
-            _ => {
-                return Ok(Some(
-                    b"ERR Lua redis lib command arguments must be strings or integers".to_vec(),
-                ));
-            }
-        }
+    let mut arguments = shared.arguments.borrow_mut();
+    let arguments = &mut *arguments;
+    if let Err(error) = arguments.collect(stack, count, shared) {
+        arguments.clear();
+        return Ok(Some(error));
     }
-    let (mut written, mut start) = (numbers.ends.iter().peekable(), 0);
-    let mut argument = |index| -> &[u8] {
-        match written.next_if(|&&(of, _)| of == index) {
-            Some(&(_, end)) => &numbers.text[std::mem::replace(&mut start, end)..end],
-            // It is no number, so it is a string.
-            None => stack.string_bytes(index),
-        }
-    };
+    let request = Request::new(&arguments.bytes, &arguments.ranges);
     let mut tape = shared.tape.borrow_mut();
     tape.clear();
     let resp = shared.run.resp.get();
-    let answer = if count as usize <= ARGUMENTS_INLINE {
-        let mut arguments: [&[u8]; ARGUMENTS_INLINE] = [&[]; ARGUMENTS_INLINE];
-        for index in 1..=count {
-            arguments[index as usize - 1] = argument(index);
-        }
-        shared.with_host(|host| host.call(&arguments[..count as usize], resp, &mut tape))
-    } else {
-        let arguments: Vec<&[u8]> = (1..=count).map(argument).collect();
-        shared.with_host(|host| host.call(&arguments, resp, &mut tape))
-    };
+    let answer = shared.with_host(|host| host.call(request, resp, &mut tape));
+    arguments.clear();
     match answer {
         Some(HostAnswer::Replied) => {}
         Some(HostAnswer::TooLong) => return Err(shared.kill(Kill::Step)),

@@ -10,6 +10,7 @@ use mlua::ffi;
 
 use crate::globals::install;
 use crate::library::{self, Environments, Purpose};
+use crate::list::List;
 use crate::run::{Phase, Run};
 use crate::shared::{Shared, allocate, interrupt, outer_stopped};
 use crate::stack::{Stack, State};
@@ -129,15 +130,18 @@ impl Engine {
     ///
     /// # Panics
     /// When the script is one of another engine.
-    pub fn start<K: AsRef<[u8]>, A: AsRef<[u8]>>(&self, script: &Script, keys: &[K], arguments: &[A]) -> Run {
+    pub fn start<K, A>(&self, script: &Script, keys: K, arguments: A) -> Run
+    where
+        K: IntoIterator<Item: AsRef<[u8]>, IntoIter: ExactSizeIterator + Clone>,
+        A: IntoIterator<Item: AsRef<[u8]>, IntoIter: ExactSizeIterator + Clone>,
+    {
         assert!(
             Rc::ptr_eq(&self.vm, &script.vm),
             "a script runs in the engine that compiled it"
         );
-        let thread = self.vm.take_thread();
+        let mut thread = self.vm.take_thread();
         thread.stack.push_reference(script.reference);
-        push_strings(&thread.stack, keys);
-        push_strings(&thread.stack, arguments);
+        thread.push_lists(keys, arguments);
         Run::new(Rc::clone(&self.vm), thread, Phase::Run)
     }
 
@@ -167,17 +171,20 @@ impl Engine {
     ///
     /// # Panics
     /// When the library is one of another engine.
-    pub fn call<K: AsRef<[u8]>, A: AsRef<[u8]>>(&self, library: &Library, keys: &[K], arguments: &[A]) -> Run {
+    pub fn call<K, A>(&self, library: &Library, keys: K, arguments: A) -> Run
+    where
+        K: IntoIterator<Item: AsRef<[u8]>, IntoIter: ExactSizeIterator + Clone>,
+        A: IntoIterator<Item: AsRef<[u8]>, IntoIter: ExactSizeIterator + Clone>,
+    {
         let Library(script) = library;
         assert!(
             Rc::ptr_eq(&self.vm, &script.vm),
             "a function runs in the engine that compiled it"
         );
-        let thread = self.vm.take_thread();
+        let mut thread = self.vm.take_thread();
         self.vm.libraries.push_invoke(&thread.stack);
         thread.stack.push_reference(script.reference);
-        push_strings(&thread.stack, keys);
-        push_strings(&thread.stack, arguments);
+        thread.push_lists(keys, arguments);
         Run::new(Rc::clone(&self.vm), thread, Phase::Reload)
     }
 
@@ -208,14 +215,6 @@ impl Engine {
     }
 }
 
-fn push_strings<B: AsRef<[u8]>>(stack: &Stack, strings: &[B]) {
-    stack.new_table(strings.len(), 0);
-    for (index, string) in strings.iter().enumerate() {
-        stack.push_bytes(string.as_ref());
-        stack.set_item(-2, index as c_int + 1);
-    }
-}
-
 impl Script {
     fn new(vm: &Rc<Vm>, reference: c_int, bytes: usize) -> Self {
         vm.shared.add_idle_bytes(bytes);
@@ -239,6 +238,25 @@ impl Drop for Script {
 pub(crate) struct Thread {
     pub(crate) stack: Stack,
     reference: c_int,
+    keys: List,
+    arguments: List,
+}
+
+impl Thread {
+    fn push_lists<K, A>(&mut self, keys: K, arguments: A)
+    where
+        K: IntoIterator<Item: AsRef<[u8]>, IntoIter: ExactSizeIterator + Clone>,
+        A: IntoIterator<Item: AsRef<[u8]>, IntoIter: ExactSizeIterator + Clone>,
+    {
+        self.keys.push(&self.stack, keys.into_iter());
+        self.arguments.push(&self.stack, arguments.into_iter());
+    }
+
+    /// Keeps nothing of what the run was given.
+    pub(crate) fn release_lists(&mut self) {
+        self.keys.release(&self.stack);
+        self.arguments.release(&self.stack);
+    }
 }
 
 pub(crate) struct Vm {
@@ -323,14 +341,22 @@ impl Vm {
         let stack = unsafe { Stack::new(ffi::lua_newthread(self.state)) };
         let reference = main.make_reference();
         main.pop(1);
-        Thread { stack, reference }
+        Thread {
+            stack,
+            reference,
+            keys: List::default(),
+            arguments: List::default(),
+        }
     }
 
     /// Takes back a thread whatever state it is in; it must not run now.
-    pub(crate) fn give_back(&self, thread: Thread, is_clean: bool) {
+    pub(crate) fn give_back(&self, mut thread: Thread, is_clean: bool) {
         if is_clean {
             thread.stack.set_top(0);
+            thread.keys.settle(&thread.stack);
+            thread.arguments.settle(&thread.stack);
         } else {
+            thread.release_lists();
             // SAFETY: of this VM, and not running.
             unsafe { ffi::lua_resetthread(thread.stack.state()) };
         }
@@ -339,6 +365,7 @@ impl Vm {
         if idle.len() < IDLE_THREADS_MAX && !self.shared.holds_garbage() {
             idle.push(thread);
         } else {
+            thread.release_lists();
             // SAFETY: made by `take_thread`, given back once.
             unsafe { ffi::lua_unref(self.state, thread.reference) };
         }

@@ -1,5 +1,7 @@
 //! What a script reaches of the world: commands, and the log.
 
+use tollgate_protocol::Request;
+
 use crate::library::Registration;
 use crate::tape::Tape;
 
@@ -43,7 +45,19 @@ pub trait Host {
     /// Executes a command: its name and its arguments, at least one. Writes exactly one reply to `reply`, an error
     /// (with its code, as `ERR no such key`) included. The tape converts what the script's protocol lacks, so rich
     /// types may be written always; `resp` says which the command's reply should have where that differs.
-    fn call(&mut self, arguments: &[&[u8]], resp: Resp, reply: &mut Tape) -> HostAnswer;
+    fn call(&mut self, request: Request<'_>, resp: Resp, reply: &mut Tape) -> HostAnswer;
+
+    /// Whether the arguments of one command may take so many bytes together; asked when they are many. It is below 2^32 where it
+    /// answers that they may.
+    ///
+    /// # Errors
+    /// The command is refused, with this text.
+    fn admit_arguments(&mut self, bytes: usize) -> Result<(), Vec<u8>> {
+        match u32::try_from(bytes) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(b"ERR the arguments of a command are too long".to_vec()),
+        }
+    }
 
     /// Whether the user may execute this command, for `redis.acl_check_cmd`; `None` if there is no such command.
     fn may_call(&mut self, arguments: &[&[u8]]) -> Option<bool>;

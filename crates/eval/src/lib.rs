@@ -7,11 +7,12 @@
 //! ```
 //! use std::time::Duration;
 //! use tollgate_eval::{Engine, EngineLimits, Host, HostAnswer, LogLevel, Outcome, ReplySink, Resp, Tape};
+//! use tollgate_protocol::Request;
 //!
 //! struct Echo;
 //! impl Host for Echo {
-//!     fn call(&mut self, arguments: &[&[u8]], _: Resp, reply: &mut Tape) -> HostAnswer {
-//!         reply.bulk(arguments[arguments.len() - 1]);
+//!     fn call(&mut self, request: Request<'_>, _: Resp, reply: &mut Tape) -> HostAnswer {
+//!         reply.bulk(request.arg(request.len() - 1));
 //!         HostAnswer::Replied
 //!     }
 //!     fn may_call(&mut self, _: &[&[u8]]) -> Option<bool> {
@@ -47,6 +48,7 @@
 mod api;
 mod bits;
 mod call;
+mod decimal;
 #[allow(unsafe_code)]
 mod engine;
 mod flags;
@@ -55,6 +57,7 @@ mod globals;
 mod host;
 mod json;
 mod library;
+mod list;
 mod msgpack;
 mod number;
 mod random;

@@ -131,7 +131,7 @@ pub struct Run {
     arguments: c_int,
     chunk: &'static str,
     state: RunState,
-    /// Threads to resume, innermost first; the last is the run's own. Empty before the first slice.
+    /// Threads to resume, innermost first; the last is the run's own. Empty before the end of the first slice.
     stopped: Vec<State>,
     /// Memory that the slices so far have added, in bytes.
     added_bytes: usize,
@@ -212,7 +212,6 @@ impl Run {
     fn step(&mut self, stack: &Stack) -> i32 {
         let main = self.vm.main().state();
         if self.stopped.is_empty() {
-            self.stopped.push(stack.state());
             // SAFETY: the function and its arguments are on the thread's stack.
             let status = unsafe { ffi::lua_resume_(stack.state(), main, self.arguments) };
             return self.after(stack, status, 1);
@@ -234,7 +233,7 @@ impl Run {
     /// `resumed` of the stopped threads have run, the last of them with this status.
     fn after(&mut self, stack: &Stack, mut status: i32, resumed: usize) -> i32 {
         // In Redis a script is no coroutine: yielding outside of one is an error, at that place.
-        while status == ffi::LUA_YIELD && resumed == self.stopped.len() {
+        while status == ffi::LUA_YIELD && resumed >= self.stopped.len() {
             stack.set_top(0);
             stack.push_bytes(b"attempt to yield across metamethod/C-call boundary");
             // SAFETY: the thread has yielded, and the error is on its stack.
@@ -242,6 +241,8 @@ impl Run {
         }
         if status == ffi::LUA_BREAK {
             let inner = self.vm.shared.stopped.take();
+            // Before the first slice there is none.
+            let resumed = resumed.min(self.stopped.len());
             self.stopped.splice(..resumed, inner);
             return ffi::LUA_BREAK;
         }
@@ -269,6 +270,9 @@ impl Run {
                 // Garbage is what the next run would start with.
                 // SAFETY: the thread has failed and is not resumed again.
                 unsafe { ffi::lua_resetthread(stack.state()) };
+                if let Some(thread) = &mut self.thread {
+                    thread.release_lists();
+                }
                 self.vm.collect();
                 Outcome::Failed(ScriptError::own(
                     self.chunk,

@@ -37,11 +37,29 @@ pub(crate) struct Memory {
     used_bytes: Cell<usize>,
     /// 0: no limit.
     limit_bytes: Cell<usize>,
+    made: Cell<Made>,
 }
+
+/// What was allocated so far, whether or not it was freed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Made {
+    /// Bytes, wrapping.
+    pub(crate) bytes: usize,
+    /// Blocks that large arrays of tables may be, wrapping.
+    pub(crate) large_blocks: usize,
+}
+
+/// Smaller blocks than this come out of pages, whose size is no multiple of 16 as that of arrays is, in bytes.
+const LARGE_BLOCK_BYTES: usize = 1024;
 
 impl Memory {
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.get()
+    }
+
+    /// What was allocated so far.
+    pub(crate) fn made(&self) -> Made {
+        self.made.get()
     }
 
     /// What may still be allocated, in bytes.
@@ -97,6 +115,12 @@ pub(crate) unsafe extern "C" fn allocate(
         std::alloc::handle_alloc_error(new);
     }
     memory.used_bytes.set(after);
+    let Made { bytes, large_blocks } = memory.made.get();
+    let is_large = new_bytes > LARGE_BLOCK_BYTES && new_bytes.is_multiple_of(16);
+    memory.made.set(Made {
+        bytes: bytes.wrapping_add(new_bytes),
+        large_blocks: large_blocks.wrapping_add(usize::from(is_large)),
+    });
     made.cast()
 }
 

@@ -130,13 +130,10 @@ impl Stack {
 
     /// The bytes of a string; of nothing else.
     pub(crate) fn string(&self, index: c_int) -> Option<&[u8]> {
-        (self.kind(index) == ffi::LUA_TSTRING).then(|| self.bytes_at(index))
-    }
-
-    /// The bytes of what is known to be a string.
-    pub(crate) fn string_bytes(&self, index: c_int) -> &[u8] {
-        debug_assert_eq!(self.kind(index), ffi::LUA_TSTRING);
-        self.bytes_at(index)
+        let mut len = 0;
+        let start = api!(lua_tolstringatom(self, index, &raw mut len, std::ptr::null_mut()));
+        // SAFETY: as in `bytes_at`; of what is no string there is no start.
+        (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast(), len) })
     }
 
     /// The bytes of a string, or of a number, which becomes a string on the stack.
@@ -251,9 +248,9 @@ impl Stack {
         const LENGTH_MAX: c_int = 16;
         let mut position = 0;
         for length in 0..=LENGTH_MAX {
-            position = api!(lua_rawiter(self, index, position));
-            if position < 0 {
-                return Some(length as usize);
+            match self.next_from(index, position) {
+                Some(next) => position = next,
+                None => return Some(length as usize),
             }
             let is_next = self.kind(-2) == ffi::LUA_TNUMBER && self.number(-2) == Some(f64::from(length + 1));
             self.pop(2);
@@ -262,6 +259,12 @@ impl Stack {
             }
         }
         None
+    }
+
+    /// Pushes the next key after a position of a table, and its value; gives the position to go on with. `None` at the end.
+    pub(crate) fn next_from(&self, index: c_int, position: c_int) -> Option<c_int> {
+        let next = api!(lua_rawiter(self, index, position));
+        (next >= 0).then_some(next)
     }
 
     pub(crate) fn get_item(&self, index: c_int, item: c_int) -> c_int {

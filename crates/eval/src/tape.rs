@@ -109,6 +109,17 @@ impl<'a> Iterator for Nodes<'a> {
     #[inline]
     fn next(&mut self) -> Option<Node<'a>> {
         let (&kind, rest) = self.rest.split_first()?;
+        // Most nodes.
+        if matches!(kind, b':' | b'$' | b'*')
+            && let Some((number, rest)) = short_line(rest)
+        {
+            self.rest = rest;
+            return Some(match kind {
+                b'$' => Node::Bulk(self.take(number as usize)?),
+                b'*' => Node::Array(number as usize),
+                _ => Node::Integer(number as i64),
+            });
+        }
         let end = rest.iter().position(|&byte| byte == b'\r')?;
         let line = &rest[..end];
         self.rest = rest.get(end + 2..)?;
@@ -144,6 +155,25 @@ impl<'a> Nodes<'a> {
         self.rest = rest.get(2..)?;
         Some(bytes)
     }
+}
+
+/// The number of a line of some digits, and what comes after it. Of a longer number, a negative one, or part of a line, nothing.
+#[inline]
+fn short_line(rest: &[u8]) -> Option<(u64, &[u8])> {
+    /// A number of so many digits fits.
+    const DIGITS_MAX: usize = 18;
+    let mut number = 0_u64;
+    for (at, &byte) in rest.iter().enumerate().take(DIGITS_MAX + 1) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return match &rest[at..] {
+                [b'\r', b'\n', after @ ..] if at > 0 => Some((number, after)),
+                _ => None,
+            };
+        }
+        number = number * 10 + u64::from(digit);
+    }
+    None
 }
 
 /// A length; `None` for the one of nothing, -1.

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 
 use mlua::ffi;
 
+use crate::decimal::decimal;
 use crate::number::truncate;
 use crate::stack::{Fail, Known, Stack};
 
@@ -115,9 +116,6 @@ pub(crate) fn rep(stack: &Stack) -> Result<c_int, Fail> {
     Ok(1)
 }
 
-/// Longest text that is read as a number without Luau, in bytes.
-const NUMBER_BYTES_MAX: usize = 64;
-
 /// `tonumber(value, base)`; the first upvalue is Luau's own, which reads numbers with C's `strtod`: seven times as expensive.
 pub(crate) struct ToNumber;
 
@@ -149,13 +147,4 @@ impl Known for ToNumber {
         stack.call(arguments, 1);
         Ok(1)
     }
-}
-
-/// A number in decimal notation. Both round to the nearest, so it is what C makes of it; what else C takes as a number is `None`.
-fn decimal(text: &[u8]) -> Option<f64> {
-    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+' | b'e' | b'E');
-    if text.len() > NUMBER_BYTES_MAX || !text.iter().all(is_part) {
-        return None;
-    }
-    std::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -14,10 +14,13 @@ const DEPTH_MAX: usize = 128;
 /// Values that a reply has on the stack until its next container.
 const ROOM: i32 = 8;
 
+/// Containers in containers for which a C function has room anyway: 20 values (`LUA_MINSTACK`) beyond its arguments.
+const DEPTH_WITH_ROOM: usize = 2;
+
 /// Nodes between two looks at the clock.
 const TICK_NODES: usize = 4096;
 
-/// Pushes the reply on the tape.
+/// Pushes the reply on the tape, in a C function that has pushed nothing else.
 pub(crate) fn push_reply(stack: &Stack, tape: &Tape, resp: Resp) -> Result<(), Fail> {
     let mut reader = Reader {
         stack,
@@ -25,7 +28,6 @@ pub(crate) fn push_reply(stack: &Stack, tape: &Tape, resp: Resp) -> Result<(), F
         resp,
         ticks: TICK_NODES,
     };
-    stack.require(ROOM);
     reader.push(0)
 }
 
@@ -60,7 +62,7 @@ impl Reader<'_> {
             Node::Null => stack.push_boolean(false),
             Node::Array(len) => self.push_array(len, depth)?,
             Node::Map(pairs) if is_rich => {
-                stack.require(ROOM);
+                self.make_room(depth);
                 stack.new_table(0, 1);
                 stack.new_table(0, pairs);
                 for _ in 0..pairs {
@@ -72,7 +74,7 @@ impl Reader<'_> {
             }
             Node::Map(pairs) => self.push_array(2 * pairs, depth)?,
             Node::Set(len) if is_rich => {
-                stack.require(ROOM);
+                self.make_room(depth);
                 stack.new_table(0, 1);
                 stack.new_table(0, len);
                 for _ in 0..len {
@@ -108,8 +110,15 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Makes room for a container with that many around it.
+    fn make_room(&self, depth: usize) {
+        if depth >= DEPTH_WITH_ROOM {
+            self.stack.require(ROOM);
+        }
+    }
+
     fn push_array(&mut self, len: usize, depth: usize) -> Result<(), Fail> {
-        self.stack.require(ROOM);
+        self.make_room(depth);
         self.stack.new_table(len, 0);
         for item in 1..=len {
             self.push(depth + 1)?;

@@ -57,6 +57,9 @@ pub(crate) fn write_reply(
     bounds: ReplyBounds,
     sink: &mut dyn ReplySink,
 ) -> Result<(), TooLarge> {
+    if stack.is_table(-1) && write_row(stack, bounds, sink) {
+        return Ok(());
+    }
     let mut writer = Writer {
         stack,
         resp,
@@ -105,6 +108,40 @@ pub(crate) fn write_reply(
         }
     }
     Ok(())
+}
+
+/// Writes and pops the table on the top if it is a short array of numbers and strings, as most replies are: whether it was.
+fn write_row(stack: &Stack, bounds: ReplyBounds, sink: &mut dyn ReplySink) -> bool {
+    const LENGTH_MAX: usize = 8;
+    let table = stack.top();
+    let (mut len, mut bytes, mut position) = (0, 0, 0);
+    // Keys and values stay on the stack, which is made to have room for them.
+    let is_row = loop {
+        match stack.next_from(table, position) {
+            None => break bytes <= bounds.bytes,
+            Some(next) => position = next,
+        }
+        len += 1;
+        if len > LENGTH_MAX || stack.kind(-2) != ffi::LUA_TNUMBER || stack.number(-2) != Some(len as f64) {
+            break false;
+        }
+        match stack.kind(-1) {
+            ffi::LUA_TNUMBER => {}
+            ffi::LUA_TSTRING => bytes += stack.string(-1).map_or(0, <[u8]>::len),
+            _ => break false,
+        }
+    };
+    if is_row {
+        sink.array(len);
+        for value in (0..len as c_int).map(|item| table + 2 * (item + 1)) {
+            match stack.kind(value) {
+                ffi::LUA_TSTRING => sink.bulk(stack.string(value).unwrap_or_default()),
+                _ => sink.integer(truncate(stack.number(value).unwrap_or_default())),
+            }
+        }
+    }
+    stack.set_top(if is_row { table - 1 } else { table });
+    is_row
 }
 
 struct Writer<'a> {

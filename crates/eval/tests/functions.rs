@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use support::{FakeHost, SLICE, Text, engine, finish};
 use tollgate_eval::{Engine, Failure, Host, HostAnswer, LogLevel, Outcome, Registration, Resp, Run, ScriptError, Tape};
+use tollgate_protocol::Request;
 
 /// Notes what is registered, and picks one function.
 #[derive(Default)]
@@ -16,8 +17,8 @@ struct Registrar {
 }
 
 impl Host for Registrar {
-    fn call(&mut self, arguments: &[&[u8]], resp: Resp, reply: &mut Tape) -> HostAnswer {
-        self.commands.call(arguments, resp, reply)
+    fn call(&mut self, request: Request<'_>, resp: Resp, reply: &mut Tape) -> HostAnswer {
+        self.commands.call(request, resp, reply)
     }
 
     fn may_call(&mut self, arguments: &[&[u8]]) -> Option<bool> {

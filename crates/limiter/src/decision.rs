@@ -5,6 +5,10 @@
 pub enum Source {
     /// By the node that holds the key's slot.
     Owner,
+    /// By its heir, on the replica, since it does not answer.
+    Heir,
+    /// By a node that reaches neither, on its share of the limit.
+    Local,
 }
 
 impl Source {
@@ -12,6 +16,8 @@ impl Source {
     pub fn as_str(self) -> &'static str {
         match self {
             Source::Owner => "owner",
+            Source::Heir => "heir",
+            Source::Local => "local",
         }
     }
 }

@@ -2,10 +2,14 @@
 
 use crate::admin::{Against, CheckAnswer, CheckBackend, CheckError, CheckFuture, CheckRequest};
 use crate::limits::Bound;
-use crate::node::Node;
+use crate::node::{Node, Place};
 use crate::order::Lost;
+use crate::remote::Batch;
+use bytes::BytesMut;
 use std::sync::Arc;
-use tollgate_commands::{CommandError, DirectAgainst, DirectAnswer, DirectCheck};
+use tollgate_commands::{CommandError, DirectAgainst, DirectAnswer, DirectCheck, Env};
+use tollgate_limiter::{Source, format_duration_us};
+use tollgate_protocol::{Proto, Reply, decode_reply};
 use tollgate_store::slot_of;
 
 /// Sends checks to the mailboxes of a node's shards.
@@ -16,8 +20,12 @@ impl CheckBackend for Mailboxes {
     fn check(&self, request: CheckRequest) -> CheckFuture {
         let node = Arc::clone(&self.0);
         Box::pin(async move {
-            let owner = node.owner(slot_of(&request.key));
+            let slot = slot_of(&request.key);
+            let owner = node.owner(slot);
             let (db, check) = direct(request);
+            if node.place(slot) != Place::Of(owner) {
+                return ask_elsewhere(&node, owner, db, &check).await;
+            }
             let posted = node.post_check(owner, db, check).map_err(|lost| {
                 if lost == Lost::MailboxFull {
                     node.metrics.shared.limit_hit(Bound::MailboxBatches);
@@ -28,6 +36,89 @@ impl CheckBackend for Mailboxes {
             decided.map(answer).map_err(refusal)
         })
     }
+}
+
+/// Asks through the shard that would have the key, which looks for who has it.
+async fn ask_elsewhere(node: &Node, owner: usize, db: u8, check: &DirectCheck) -> Result<CheckAnswer, CheckError> {
+    let unknown = || CheckError::Unavailable("nobody has answered".to_owned());
+    let spec = node.commands.find(b"rl.check").ok_or_else(unknown)?;
+    let args = arguments(check);
+    let env = Env {
+        db,
+        proto: Proto::Resp2,
+        now_us: 0,
+        wall_offset_us: 0,
+    };
+    let mut batch = Batch::default();
+    batch.push_args(spec, &env, args.iter().map(Vec::as_slice));
+    let posted = node.post_batch(owner, batch, None).map_err(unavailable)?;
+    let replies = posted.await.map_err(|_| unavailable(Lost::ShardGone))?;
+    let reply = replies.get(0).unwrap_or_default();
+    let decoded = decode_reply(&mut BytesMut::from(reply), Proto::Resp2);
+    match decoded {
+        Ok(Some(Reply::Array(fields))) => answer_of(&fields).ok_or_else(unknown),
+        Ok(Some(Reply::Error(text))) => {
+            let text = String::from_utf8_lossy(&text);
+            let (code, reason) = text.split_once(' ').unwrap_or((&text, &text));
+            Err(match code {
+                "WRONGTYPE" => CheckError::WrongType(reason.to_owned()),
+                "ERR" => CheckError::Policy(reason.to_owned()),
+                _ => CheckError::Unavailable(reason.to_owned()),
+            })
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// A check as RL.CHECK takes it.
+fn arguments(check: &DirectCheck) -> Vec<Vec<u8>> {
+    let mut args = vec![b"RL.CHECK".to_vec(), check.key.clone()];
+    let mut add = |name: &str, value: &str| args.extend([name.as_bytes().to_vec(), value.as_bytes().to_vec()]);
+    match &check.against {
+        DirectAgainst::Limit {
+            limit,
+            window,
+            burst,
+            policy,
+        } => {
+            add("LIMIT", &limit.get().to_string());
+            add("PER", &format_duration_us(window.as_us()));
+            if let Some(burst) = burst {
+                add("BURST", &burst.get().to_string());
+            }
+            if let Some(policy) = policy {
+                add("POLICY", policy);
+            }
+        }
+        DirectAgainst::Rule(id) => add("RULE", id),
+    }
+    add("COST", &check.cost.get().to_string());
+    if check.peek {
+        args.push(b"PEEK".to_vec());
+    }
+    args
+}
+
+/// What the reply of RL.CHECK says.
+fn answer_of(fields: &[Reply]) -> Option<CheckAnswer> {
+    let number = |at: usize| match fields.get(at) {
+        Some(Reply::Int(number)) => Some(*number),
+        _ => None,
+    };
+    let source = match fields.get(5)? {
+        Reply::Bulk(word) => [Source::Owner, Source::Heir, Source::Local]
+            .into_iter()
+            .find(|source| source.as_str().as_bytes() == &**word)?,
+        _ => return None,
+    };
+    Some(CheckAnswer {
+        allowed: number(0)? == 1,
+        limit: u64::try_from(number(1)?).ok()?,
+        remaining: u64::try_from(number(2)?).ok()?,
+        retry_after_ms: number(3)?,
+        reset_at_ms: u64::try_from(number(4)?).ok()?,
+        source: source.as_str(),
+    })
 }
 
 fn direct(request: CheckRequest) -> (u8, DirectCheck) {
@@ -98,7 +189,9 @@ fn refusal(error: CommandError) -> CheckError {
         CommandError::Burst(_) => CheckError::Invalid { field: "burst", reason },
         CommandError::KeyTooLong(_) => CheckError::Invalid { field: "key", reason },
         CommandError::OtherPolicy { .. } | CommandError::WrongType => CheckError::WrongType(reason),
-        CommandError::OutOfMemory | CommandError::TooManyLimits(_) => CheckError::Unavailable(reason),
+        CommandError::OutOfMemory | CommandError::TooManyLimits(_) | CommandError::TryAgain => {
+            CheckError::Unavailable(reason)
+        }
         _ => CheckError::Policy(reason),
     }
 }

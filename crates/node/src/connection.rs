@@ -173,6 +173,7 @@ impl Connection {
         };
         let started = stretch.started();
         let worker = Rc::clone(&self.worker);
+        worker.notice_pause(worker.node.clock.at(started));
         worker.decide_overdue_round(started);
         // Taken out, so that the bytes can be borrowed while the turn works on the rest.
         let input = std::mem::take(&mut buffers.input);

@@ -1,6 +1,7 @@
 //! Commands over several shards: carries operations to them and answers back.
 
 use crate::limits::Bound;
+use crate::node::Place;
 use crate::order::Lost;
 use crate::remote::{Batch, Replies};
 use crate::stretch::Stretch;
@@ -109,7 +110,16 @@ async fn run_some_keys(
 ) -> Result<i64, Vec<u8>> {
     let mut by_owner: Vec<Vec<&[u8]>> = vec![vec![name]; worker.node.workers()];
     for key in keys {
-        by_owner[worker.node.owner(slot_of(key))].push(key);
+        let slot = slot_of(key);
+        let place = match worker.node.place(slot) {
+            Place::Of(place) => place,
+            // The shard's mailbox waits, and looks for the slot if it goes.
+            Place::Closing => worker.node.owner(slot),
+        };
+        if by_owner.len() <= place {
+            by_owner.resize_with(place + 1, || vec![name]);
+        }
+        by_owner[place].push(key);
     }
     let mut waiting = Vec::new();
     for (owner, args) in by_owner.iter().enumerate().filter(|(_, args)| args.len() > 1) {
@@ -117,7 +127,11 @@ async fn run_some_keys(
         batch.push_args(spec, env, args.iter().copied());
         // This worker's own shard is asked through its mailbox, too: the command runs there like the other parts.
         // It is waited for below, so nothing of this connection can overtake it.
-        waiting.push(worker.node.post_batch(owner, batch, None));
+        waiting.push(match owner < worker.node.workers() {
+            true => worker.node.post_batch(owner, batch, None),
+            // A lane of its own: it is waited for below.
+            false => worker.post(owner, batch, worker.next_run().0),
+        });
     }
     let mut sum = 0;
     let mut failed = None;

@@ -194,6 +194,30 @@ bounds! {
     rules / Rules: RULES_MAX, Count(0, RULES_MAX as u64), "rules",
         "the node does not start",
         "";
+    /// Bytes in which one shard lists which entries have changed in slots that other nodes follow.
+    changes_bytes / ChangesBytes: tollgate_commands::CHANGES_BYTES_MAX, Bytes(1 << 18, 1 << 32), "bytes",
+        "the oldest changes are forgotten; a node that has not seen them copies the slot again",
+        "";
+    /// Buckets of which one shard notes what it has admitted while another node may not know.
+    journal_buckets / JournalBuckets: tollgate_commands::JOURNAL_BUCKETS_MAX, Count(1, 1 << 24), "buckets",
+        "what is admitted from more buckets may be admitted once more by another node",
+        "";
+    /// Bytes of one frame between nodes. Messages of slots and batches of commands are kept below it.
+    peer_frame_bytes / PeerFrameBytes: 16 * MIB, Bytes(1 << 16, 1 << 26), "bytes",
+        "the message is not sent; a peer that sends a longer one is closed",
+        "";
+    /// Bytes of frames that wait for one worker of a peer to take them.
+    peer_queue_bytes / PeerQueueBytes: 64 * MIB, Bytes(1 << 16, 1 << 32), "bytes",
+        "requests to it fail as if it did not answer; a peer that does not take its answers is closed",
+        "";
+    /// Requests to one worker of a peer that wait for their answers.
+    peer_requests / PeerRequests: 16_384, Count(16, 1 << 20), "requests",
+        "requests to it fail as if it did not answer; from a peer with as many under way no more are read",
+        "";
+    /// Connections of peers that shake hands at one time.
+    peer_handshakes / PeerHandshakes: 256, Count(1, 1 << 16), "connections",
+        "a new connection to the peer listener is closed",
+        "";
     /// Connections to the admin listener at one time.
     admin_connections / AdminConnections: 64, Count(1, 65_535), "connections",
         "a new connection gets status 503 and is closed",

@@ -4,6 +4,7 @@
 //! that needs the whole node waits until no other has loans, and then freezes every shard.
 
 use crate::limits::Bound;
+use crate::node::Place;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::cell::RefCell;
@@ -149,10 +150,15 @@ impl Keys {
         for needs in needs.chunk_by(|a, b| worker.owner_of(&a.key) == worker.owner_of(&b.key)) {
             if needs.first().is_some_and(is_own) {
                 for need in needs {
+                    worker.until_here(&need.key).await?;
                     worker.until_free(&need.key, Some(self.run)).await;
+                    worker.must_be_here(&need.key)?;
                     self.hold(&need.key);
                 }
                 continue;
+            }
+            for need in needs {
+                worker.until_here(&need.key).await?;
             }
             for needs in needs.chunks(LENT_AT_ONCE) {
                 for loan in worker.borrow(needs, self.run).await? {
@@ -294,6 +300,39 @@ impl Worker {
         }
     }
 
+    /// Waits while the slot of a key is on its way to another node, or back.
+    ///
+    /// # Errors
+    /// Another node has it.
+    async fn until_here(&self, key: &[u8]) -> Result<(), CommandError> {
+        if self.node.cluster.is_some() {
+            self.until_open(slot_of(key)).await;
+        }
+        self.must_be_here(key)
+    }
+
+    /// # Errors
+    /// Another node has the slot of a key.
+    fn must_be_here(&self, key: &[u8]) -> Result<(), CommandError> {
+        match self.node.place(slot_of(key)) {
+            Place::Of(place) if place >= self.node.workers() => Err(CommandError::OtherNode),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets all look again who wait for a key that is held.
+    pub fn wake_waiting(&self) {
+        self.waits.any.notify_waiters();
+        self.waits.wake_all();
+    }
+
+    /// Waits until no key of a slot is held or lent.
+    pub async fn until_no_holds(&self, slot: u16) {
+        while self.shard.borrow().has_holds_in(slot) {
+            self.waits.any.notified().await;
+        }
+    }
+
     async fn until_lendable(&self, key: &[u8], run: RunId) {
         while !self.shard.borrow().may_lend(key, run) {
             let notify = self.waits.of(key);
@@ -324,6 +363,7 @@ impl Worker {
         while let Some(need) = lending.needs.get(lending.loans.len())
             && self.shard.borrow().may_lend(&need.key, lending.run)
         {
+            self.must_be_here(&need.key)?;
             let loan = self.shard.borrow_mut().lend(need.space, &need.key, lending.run)?;
             lending.loans.push(loan);
         }
@@ -401,6 +441,7 @@ impl Worker {
                 }
                 KeyJob::Thaw => {
                     self.shard.borrow_mut().freeze(None);
+                    self.waits.any.notify_waiters();
                     self.waits.wake_all();
                 }
                 KeyJob::Watch(db, key, mark, done) => {

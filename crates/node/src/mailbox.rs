@@ -9,9 +9,11 @@
 //!
 //! A batch whose replies have become many sends those, and goes on when they have gone to the client.
 
+use crate::cluster::{OpenQueue, Whereabouts};
 use crate::limits::Bound;
+use crate::node::Place;
 use crate::order::Lost;
-use crate::remote::{Batch, Job, More, Replies};
+use crate::remote::{Batch, Job, Lane, More, Replies};
 use crate::stretch::Stretch;
 use crate::turn::{LARGE_OUT_BYTES, SLICE};
 use crate::work::{Ran, Work};
@@ -23,8 +25,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tollgate_commands::{COMMANDS_AHEAD, CheckQueue, Env, Flow};
+use tollgate_commands::{COMMANDS_AHEAD, CheckQueue, CommandError, Env, Flow};
 use tollgate_protocol::Proto;
+use tollgate_store::slot_of;
 
 /// How long jobs are taken before the worker's own connections have their chance. The last of them may go on to the end of a
 /// turn's slice.
@@ -79,7 +82,7 @@ struct Mailbox {
 #[derive(Default)]
 struct Aside {
     /// By connection, while a batch of it is aside: its next batches.
-    waiting: RefCell<HashMap<u64, VecDeque<Posted>>>,
+    waiting: RefCell<HashMap<Lane, VecDeque<Posted>>>,
     /// How many there are of each kind.
     counts: [Cell<usize>; 3],
     /// Told when there is one less that is busy.
@@ -91,7 +94,7 @@ struct Aside {
 enum Kind {
     /// It goes on by itself, a slice at a time.
     Busy,
-    /// It waits for a key that is held, or for the batch before it.
+    /// It waits for a key that is held, for a slot that closes, for another node, or for the batch before it.
     Held,
     /// It waits until its client has taken what it was sent: at most one batch of each connection.
     Sending,
@@ -120,7 +123,15 @@ impl Mailbox {
                 connection,
                 reply_to,
             } => self.run_batch(connection, Posted { batch, reply_to }, slice_started),
+            Job::Instead(standing, batch, reply_to) => {
+                let _ = reply_to.send(worker.decide_all_instead(standing, &batch));
+            }
             Job::Check(db, check, reply_to) => {
+                if worker.node.place(slot_of(&check.key)) != Place::Of(worker.index) {
+                    // The slot has gone meanwhile.
+                    let _ = reply_to.send(Err(CommandError::TryAgain));
+                    return;
+                }
                 if worker.shard.borrow().is_blocked(&check.key) {
                     let worker = Rc::clone(worker);
                     tokio::task::spawn_local(async move {
@@ -138,7 +149,7 @@ impl Mailbox {
         }
     }
 
-    fn run_batch(&mut self, connection: Option<u64>, posted: Posted, slice_started: Instant) {
+    fn run_batch(&mut self, connection: Option<Lane>, posted: Posted, slice_started: Instant) {
         if let Some(connection) = connection
             && let Some(waiting) = self.aside.waiting.borrow_mut().get_mut(&connection)
         {
@@ -192,7 +203,7 @@ impl Aside {
     async fn go_on(
         self: Rc<Self>,
         worker: Rc<Worker>,
-        connection: Option<u64>,
+        connection: Option<Lane>,
         (mut running, mut kind): (Running, Kind),
     ) {
         loop {
@@ -228,11 +239,15 @@ impl Aside {
 struct Running {
     posted: Posted,
     /// Where its commands come from, if that is known.
-    connection: Option<u64>,
+    connection: Option<Lane>,
     /// How many of its commands are answered or queued.
     taken: usize,
     /// What is left of the command that comes next, and its circumstances.
     work: Option<(Work, Env)>,
+    /// The slot of the command that comes next, while that is closing.
+    closing: Option<u16>,
+    /// Says that checks are queued while others run.
+    open_queue: Option<OpenQueue>,
     queue: CheckQueue,
     replies: Replies,
     /// How many commands were answered by parts that are sent.
@@ -242,13 +257,14 @@ struct Running {
 }
 
 impl Running {
-    fn new(posted: Posted, connection: Option<u64>, mut queue: CheckQueue) -> Self {
+    fn new(posted: Posted, connection: Option<Lane>, mut queue: CheckQueue) -> Self {
         queue.start(true);
         Self {
             replies: Replies {
                 bytes: Vec::new(),
                 ends: Vec::with_capacity(posted.batch.len()),
                 more: None,
+                elsewhere: Vec::new(),
             },
             sent: 0,
             is_large: false,
@@ -256,16 +272,18 @@ impl Running {
             connection,
             taken: 0,
             work: None,
+            closing: None,
+            open_queue: None,
             queue,
         }
     }
 
     /// What it is set aside for, having stopped like that.
     fn kind(&self, flow: Flow) -> Kind {
-        let waits_for_key = self.work.as_ref().is_some_and(|(work, _)| work.waits_for_key());
+        let waits = self.work.as_ref().is_some_and(|(work, _)| work.waits());
         if self.is_large {
             Kind::Sending
-        } else if flow == Flow::Wait || waits_for_key {
+        } else if flow == Flow::Wait || waits {
             Kind::Held
         } else {
             Kind::Busy
@@ -281,6 +299,7 @@ impl Running {
         let part = Replies {
             bytes: std::mem::take(&mut self.replies.bytes),
             ends: self.queue.ends().to_vec(),
+            elsewhere: Vec::new(),
             more: Some(Box::new(More { go_on, replies })),
         };
         self.queue.start(true);
@@ -301,6 +320,11 @@ impl Running {
         self.answer()
     }
 
+    /// The connection of this node that it comes from.
+    fn client(&self) -> Option<u64> {
+        self.connection.and_then(Lane::client)
+    }
+
     /// Does what the batch stopped for: sends a part, brings a command to its end, or waits.
     async fn go_on(&mut self, worker: &Rc<Worker>) {
         if self.is_large {
@@ -308,16 +332,20 @@ impl Running {
         }
         if let Some((work, env)) = self.work.take() {
             if let Some((spec, _, _, request)) = self.posted.batch.get(self.taken) {
+                let client = self.client();
                 let out = &mut self.replies.bytes;
                 let started = Instant::now();
                 worker.finish(work, &env, &mut self.queue, spec, request, out).await;
                 let took = started.elapsed();
                 if took >= worker.node.slow_from() {
-                    worker.note_slow(took, self.connection, spec, request);
+                    worker.note_slow(took, client, spec, request);
                 }
             }
             self.taken += 1;
             return;
+        }
+        if let Some(slot) = self.closing.take() {
+            return worker.until_open(slot).await;
         }
         tokio::task::yield_now().await;
         if let Some(key) = self.queue.first_key() {
@@ -328,8 +356,20 @@ impl Running {
 
     /// Goes on until the batch is done or the slice is over; no longer than that by more than one policy may take.
     fn run(&mut self, worker: &Rc<Worker>, slice_started: Instant) -> Flow {
+        self.open_queue = None;
+        let flow = self.run_slice(worker, slice_started);
+        if !self.queue.is_empty()
+            && let Some(links) = &worker.links
+        {
+            self.open_queue = Some(links.queues.open());
+        }
+        flow
+    }
+
+    fn run_slice(&mut self, worker: &Rc<Worker>, slice_started: Instant) -> Flow {
         let now_us = worker.node.clock.at(slice_started);
         let slow_from = worker.node.slow_from();
+        let client = self.client();
         let mut since = Instant::now();
         let out = &mut self.replies.bytes;
         while let Some((spec, db, proto, request)) = self.posted.batch.get(self.taken) {
@@ -339,6 +379,31 @@ impl Running {
                 worker.shard.borrow().warm_for(next);
             }
             let env = worker.env(now_us, db, proto);
+            let whereabouts = worker.whereabouts(spec, request);
+            if whereabouts != Whereabouts::Here {
+                let flow = worker.shard.borrow_mut().flush(&env, &mut self.queue, out);
+                if flow != Flow::Done {
+                    return flow;
+                }
+            }
+            match whereabouts {
+                Whereabouts::Here => {}
+                Whereabouts::Closing(slot) => {
+                    self.closing = Some(slot);
+                    return Flow::Wait;
+                }
+                // A peer looks for it itself.
+                Whereabouts::Elsewhere(_) if matches!(self.connection, Some(Lane::Peer(..))) => {
+                    self.replies.elsewhere.push(self.taken as u32);
+                    self.queue.note_end(out.len());
+                    self.taken += 1;
+                    continue;
+                }
+                Whereabouts::Elsewhere(place) => {
+                    self.work = Some((Work::Elsewhere(place), env));
+                    return Flow::Yield;
+                }
+            }
             match worker.try_run(&env, &mut self.queue, spec, request, out) {
                 Ran::Done => self.taken += 1,
                 Ran::FlushFirst => {
@@ -359,12 +424,13 @@ impl Running {
                 let took = now.saturating_duration_since(since);
                 since = now;
                 if took >= slow_from {
-                    worker.note_slow(took, self.connection, spec, request);
+                    worker.note_slow(took, client, spec, request);
                 }
                 if self.taken == self.posted.batch.len() {
                     break;
                 }
-                self.is_large = out.len() >= LARGE_OUT_BYTES;
+                // Only a connection of this node takes parts; who sends for a peer, or a single command, wants all at once.
+                self.is_large = client.is_some() && out.len() >= LARGE_OUT_BYTES;
                 if self.is_large || now.saturating_duration_since(slice_started) >= SLICE {
                     return Flow::Yield;
                 }

@@ -3,6 +3,7 @@
 use crate::blocking::Blocked;
 use crate::clients::Clients;
 use crate::clock::NodeClock;
+use crate::cluster::{Cluster, Route};
 use crate::config::Config;
 use crate::limits::Bound;
 use crate::loans::KeyJob;
@@ -10,7 +11,7 @@ use crate::metrics::{Counter, Metrics};
 use crate::monitors::Monitors;
 use crate::order::Lost;
 use crate::pause::{Attention, Pause};
-use crate::remote::{Batch, CheckResult, Job, Replies};
+use crate::remote::{Batch, CheckResult, Job, Lane, Replies};
 use crate::worker::Control;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -33,6 +34,8 @@ pub struct Node {
     pub config: Config,
     /// Its clock.
     pub clock: NodeClock,
+    /// What it has to do with others, if it is one of a cluster.
+    pub cluster: Option<Cluster>,
     /// What it counts.
     pub metrics: Arc<Metrics>,
     /// Its clients.
@@ -113,6 +116,8 @@ pub struct Parts {
     pub config: Config,
     /// The clock.
     pub clock: NodeClock,
+    /// What it has to do with others, if it is one of a cluster.
+    pub cluster: Option<Cluster>,
     /// The counters.
     pub metrics: Arc<Metrics>,
     /// Where it listens.
@@ -157,6 +162,7 @@ impl Node {
         Self {
             config: parts.config,
             clock: parts.clock,
+            cluster: parts.cluster,
             metrics: parts.metrics,
             clients: Clients::default(),
             commands: CommandTable::default(),
@@ -209,12 +215,32 @@ impl Node {
         owner(slot, self.workers())
     }
 
+    /// Whether its only worker decides everything.
+    pub fn is_alone(&self) -> bool {
+        self.workers() == 1 && self.cluster.is_none()
+    }
+
+    /// Where commands for a slot go now.
+    #[inline]
+    pub fn place(&self, slot: u16) -> Place {
+        let route = self
+            .cluster
+            .as_ref()
+            .map_or(Route::Here, |cluster| cluster.routes.get(slot));
+        match route {
+            Route::Here => Place::Of(self.owner(slot)),
+            Route::Closing => Place::Closing,
+            Route::Nobody => Place::Of(self.workers()),
+            Route::Peer(peer) => Place::Of(self.workers() + 1 + usize::from(peer)),
+        }
+    }
+
     /// Sends commands to a worker's shard. Batches of one `connection` are run in the order in which they are sent.
     pub fn post_batch(
         &self,
         worker: usize,
         batch: Batch,
-        connection: Option<u64>,
+        connection: Option<Lane>,
     ) -> Result<oneshot::Receiver<Replies>, Lost> {
         let (reply_to, replies) = oneshot::channel();
         let job = Job::Batch {
@@ -268,6 +294,14 @@ impl Node {
     /// Asks a worker something about a key of its shard. A worker that is gone answers nothing.
     pub fn key_job(&self, worker: usize, job: KeyJob) {
         let _ = self.key_jobs[worker].send(job);
+    }
+
+    /// Puts a job into a worker's mailbox.
+    ///
+    /// # Errors
+    /// It was not taken.
+    pub fn post_job(&self, worker: usize, job: Job) -> Result<(), Lost> {
+        self.post(worker, job)
     }
 
     fn post(&self, worker: usize, job: Job) -> Result<(), Lost> {
@@ -347,6 +381,15 @@ impl Node {
     pub fn all_drained(&self) -> bool {
         self.drained.load(Ordering::Acquire) >= self.workers()
     }
+}
+
+/// Where commands for a slot go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// There: to the worker of that number, from the number of workers on to nobody yet, to the first peer, to the second, and so on.
+    Of(usize),
+    /// That is open: wait until it is known.
+    Closing,
 }
 
 /// The worker, of so many, that has the slot: contiguous ranges of nearly equal length.

@@ -69,6 +69,40 @@ impl Order {
         }
         debug_assert_eq!(start, local.len());
     }
+
+    /// As [`Order::splice`], with where each reply ends, and which commands were not run: those that batches say were not.
+    pub fn splice_all(
+        &self,
+        local: &[u8],
+        local_ends: &[u32],
+        batches: &[Result<Replies, Lost>],
+        replies: &mut Replies,
+    ) {
+        let mut ends = local_ends.iter().map(|&end| end as usize);
+        let mut start = 0;
+        for (at, origin) in self.origins.iter().enumerate() {
+            match *origin {
+                Origin::Local => {
+                    let end = ends.next().unwrap_or(local.len());
+                    replies.bytes.extend_from_slice(&local[start..end]);
+                    start = end;
+                }
+                Origin::Batch { batch, index } => match &batches[batch as usize] {
+                    Ok(answered) => {
+                        if answered.elsewhere.binary_search(&index).is_ok() {
+                            replies.elsewhere.push(at as u32);
+                        }
+                        let reply = answered.get(index as usize);
+                        replies
+                            .bytes
+                            .extend_from_slice(reply.unwrap_or(Lost::ShardGone.reply()));
+                    }
+                    Err(lost) => replies.bytes.extend_from_slice(lost.reply()),
+                },
+            }
+            replies.ends.push(replies.bytes.len() as u32);
+        }
+    }
 }
 
 /// Why a batch has no replies.
@@ -107,6 +141,7 @@ mod tests {
                 bytes: b"+a\r\n+bb\r\n".to_vec(),
                 ends: vec![4, 9],
                 more: None,
+                elsewhere: Vec::new(),
             }),
             Err(Lost::MailboxFull),
         ];

@@ -29,6 +29,20 @@ pub fn publish(worker: &Worker) {
         .set(stats.out_of_memory + stats.shed);
     counters.limit_hits(Bound::StringBytes).set(stats.strings_too_long);
     counters.limit_hits(Bound::RandomPicks).set(stats.too_many_picks);
+    let carry = &stats.carry;
+    counters.limit_hits(Bound::ChangesBytes).set(carry.forgotten);
+    counters.limit_hits(Bound::JournalBuckets).set(carry.journal_lost);
+    for (counter, count) in counters.slot_entries_refused.iter().zip([
+        carry.unknown_policy,
+        carry.unknown_rule,
+        carry.other_version,
+        carry.too_many_limits,
+        carry.out_of_memory,
+    ]) {
+        counter.set(count);
+    }
+    counters.debits_taken.set(carry.debits);
+    counters.debits_lost.set(carry.debits_lost);
     counters.limit_hits(Bound::AwaitedKeys).set(stats.too_many_awaited);
     counters.limit_hits(Bound::UndoBytes).set(stats.undo_full);
     // The worker counts those of the commands that it runs itself.
@@ -67,6 +81,8 @@ pub fn publish(worker: &Worker) {
                 keys.expiring[usize::from(number)].set(store.expiring(keyspace) as u64);
             }
             Keyspace::Rules => keys.rules.set(count),
+            // Not among all: they are copies of what is counted elsewhere.
+            Keyspace::StandIns => {}
         }
     }
     counters.buckets.set(entries - values);

@@ -3,9 +3,10 @@
 use crate::admin::Readiness;
 use crate::clock::NodeClock;
 use crate::config::{Config, Origin, WhenFull};
+use crate::gossip::GossipError;
 use crate::metrics::Metrics;
 use crate::node::{Node, Outboxes, Parts, slots_of};
-use crate::worker::{self, Inbox, StartError};
+use crate::worker::{self, Inbox, Listeners, StartError};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +33,12 @@ pub enum ServeError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// There is nothing to tell peers, or it cannot be resolved.
+    #[error("cluster.advertise: {0}")]
+    Advertise(String),
+    /// The node cannot be a member of its cluster.
+    #[error(transparent)]
+    Gossip(#[from] GossipError),
     /// The memory bound is below what shards need before they hold anything.
     #[error(
         "storage.max_memory_bytes = {bytes} is too little for {workers} workers: at least {least_bytes}, or 0 for no bound"
@@ -86,6 +93,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let policies = labels(&compile(&config, &sources, policy_limits)?);
     let listener = listen(&config)?;
     let listen = listener.local_addr()?;
+    let peers = crate::gossip_thread::bind(&config)?;
     let workers = config.worker_count();
     let least_bytes = (workers * MEMORY_MIN_BYTES) as u64;
     if (1..least_bytes).contains(&config.storage.max_memory_bytes) {
@@ -101,10 +109,19 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let metrics = Arc::new(Metrics::new(config.node_name(), workers, names));
     let about = about(&config, &clock, listen, workers);
     let rules = Arc::new(config.rules.clone());
+    let (cluster, peer_listener) = match peers {
+        None => (None, None),
+        Some(peers) => {
+            let (cluster, listener) = peers.start(&config, listen, &metrics)?;
+            (Some(cluster), Some(listener))
+        }
+    };
+    let peer_address = peer_listener.as_ref().map(TcpListener::local_addr).transpose()?;
     let node = Arc::new(Node::new(
         Parts {
             config,
             clock,
+            cluster,
             metrics,
             listen,
             rules: Arc::clone(&rules),
@@ -114,15 +131,25 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
         outboxes,
     ));
     let admin = crate::admin_thread::bind(&node.config)?;
-    let threads = start_workers(&node, inboxes, listener, &sources, policy_limits, &rules)?;
+    let listeners = Listeners {
+        clients: listener,
+        peers: peer_listener,
+    };
+    let threads = start_workers(&node, inboxes, listeners, &sources, policy_limits, &rules)?;
     let readiness = Arc::new(Readiness::default());
     // Before the node says that it is ready: who waits for that may send a signal at once.
     let signals = Signals::listen()?;
     let admin_address = admin.address;
     let admin = admin.start(&node, &readiness)?;
-    announce(&node, admin_address)?;
+    announce(&node, admin_address, peer_address)?;
+    if let Some(cluster) = &node.cluster {
+        cluster.prepared();
+    }
     readiness.ready();
     let served = wait_for_signal(signals, &node, &readiness, &threads);
+    if let Some(cluster) = &node.cluster {
+        cluster.stop();
+    }
     admin.stop();
     stop(&node, threads)?;
     served
@@ -248,7 +275,7 @@ fn run_id() -> String {
 fn start_workers(
     node: &Arc<Node>,
     inboxes: Vec<Inbox>,
-    listener: TcpListener,
+    listeners: Listeners,
     sources: &Arc<[PolicySource]>,
     policy_limits: PolicyLimits,
     rules: &Arc<RuleSet>,
@@ -257,7 +284,7 @@ fn start_workers(
     let seed = random_u64();
     let hash_seed = HashSeed::new(random_u64());
     let (ready, started) = std::sync::mpsc::channel();
-    let mut listener = Some(listener);
+    let mut listeners = Some(listeners);
     let mut threads = Vec::new();
     for (index, inbox) in inboxes.into_iter().enumerate() {
         let config = ShardConfig {
@@ -277,9 +304,9 @@ fn start_workers(
             undo_bytes_max: node.config.limits.undo_bytes,
             hash_seed,
         };
-        let (node, listener, ready) = (Arc::clone(node), listener.take(), ready.clone());
+        let (node, listeners, ready) = (Arc::clone(node), listeners.take(), ready.clone());
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));
-        threads.push(thread.spawn(move || worker::run(node, index, config, inbox, listener, ready))?);
+        threads.push(thread.spawn(move || worker::run(node, index, config, inbox, listeners, ready))?);
     }
     drop(ready);
     for _ in 0..workers {
@@ -302,15 +329,16 @@ fn located(config: &Config, error: StartError) -> ServeError {
 }
 
 /// Says that the node serves: in the ready file, if there is one, and on standard output.
-fn announce(node: &Node, admin: SocketAddr) -> Result<(), ServeError> {
+fn announce(node: &Node, admin: SocketAddr, peer: Option<SocketAddr>) -> Result<(), ServeError> {
     let name = &node.about.name;
+    let peer = peer.map(|peer| peer.to_string());
     if let Some(path) = &node.config.node.ready_file {
         let ready = serde_json::json!({
             "name": name,
             "listen": node.listen.to_string(),
             "redirect_listen": null,
             "admin": admin.to_string(),
-            "peer": null,
+            "peer": peer,
             "pid": node.about.pid,
         });
         write_whole(path, &format!("{ready}\n")).map_err(|source| ServeError::ReadyFile {
@@ -318,7 +346,7 @@ fn announce(node: &Node, admin: SocketAddr) -> Result<(), ServeError> {
             source,
         })?;
     }
-    tracing::info!(event = "ready", name, listen = %node.listen, admin = %admin, workers = node.workers());
+    tracing::info!(event = "ready", name, listen = %node.listen, admin = %admin, peer, workers = node.workers());
     Ok(())
 }
 
@@ -375,25 +403,41 @@ fn wait_for_signal(
             loop {
                 watch.tick().await;
                 if threads.iter().any(JoinHandle::is_finished) {
-                    return;
+                    return ServeError::WorkerEnded;
+                }
+                let failed = node
+                    .cluster
+                    .as_ref()
+                    .and_then(|cluster| cluster.status().failed.clone());
+                if let Some(failed) = failed {
+                    return failed.into();
                 }
             }
         };
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            () = watched => return Err(ServeError::WorkerEnded),
+            failed = watched => return Err(failed),
         }
         tracing::info!(event = "draining");
         readiness.draining();
-        node.drain();
         let deadline = Instant::now() + Duration::from_millis(node.config.node.drain_ms);
-        while Instant::now() < deadline && threads.iter().any(|thread| !thread.is_finished()) {
-            tokio::select! {
-                _ = terminate.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
-                _ = interrupt.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
-                () = tokio::time::sleep(DRAIN_POLL) => {}
+        let drain = async {
+            if let Some(cluster) = &node.cluster {
+                cluster.leave();
+                while Instant::now() < deadline && cluster.gives_slots_away() {
+                    tokio::time::sleep(DRAIN_POLL).await;
+                }
             }
+            node.drain();
+            while Instant::now() < deadline && threads.iter().any(|thread| !thread.is_finished()) {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+            _ = interrupt.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+            () = drain => {}
         }
         Ok(())
     })

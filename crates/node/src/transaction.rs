@@ -6,6 +6,7 @@
 use crate::keyspace;
 use crate::limits::Bound;
 use crate::loans::{KeyJob, Keys};
+use crate::node::Place;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ use tollgate_commands::{
     is_shown, write_shown,
 };
 use tollgate_protocol::{Proto, ReplyWriter, Request};
-use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space};
+use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space, slot_of};
 
 /// How often EXEC starts again for the keys of its scripts.
 const ROUNDS_MAX: usize = 64;
@@ -116,6 +117,12 @@ impl Worker {
             if watching.keys.len() >= self.node.config.limits.watched_keys {
                 self.counters().limit_hit(Bound::WatchedKeys);
                 return Err(CommandError::Refused("too many watched keys"));
+            }
+            if self.node.cluster.is_some() {
+                self.until_open(slot_of(key)).await;
+            }
+            if matches!(self.node.place(slot_of(key)), Place::Of(place) if place >= self.node.workers()) {
+                return Err(CommandError::OtherNode);
             }
             let (done, is_done) = oneshot::channel();
             let job = KeyJob::Watch(env.db, key.into(), Arc::clone(&watching.mark), done);

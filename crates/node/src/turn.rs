@@ -10,6 +10,7 @@ use crate::keyspace;
 use crate::limits::Bound;
 use crate::link::Link;
 use crate::loans::Keys;
+use crate::node::Place;
 use crate::transaction;
 use crate::work::{Ran, Work};
 use crate::worker::Worker;
@@ -26,6 +27,11 @@ pub const LARGE_OUT_BYTES: usize = 1 << 20;
 /// How long a turn may run commands that are not batched before others get their chance.
 pub const SLICE: Duration = Duration::from_micros(300);
 
+/// How long a check waits for a slot that is on its way to another node.
+const CHECK_PATIENCE: Duration = Duration::from_millis(20);
+/// How long any other command does.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Whether a request is a line of HTTP.
 fn is_http(request: Request<'_>) -> bool {
     request.arg(0).eq_ignore_ascii_case(b"post") || request.arg(0).eq_ignore_ascii_case(b"host:")
@@ -33,17 +39,19 @@ fn is_http(request: Request<'_>) -> bool {
 
 /// One turn of one connection.
 ///
-/// Replies are kept in order by segments. While a node has one worker, they are written where they belong. Else the local
-/// replies of a segment and those of its batches are put together when it is finished: at the end of the turn, or before a
-/// command that runs on several shards.
+/// Replies are kept in order by segments. As long as all of a segment is done here, replies are written where they belong. From the first
+/// command on that goes elsewhere, local replies and those of batches are put together when the segment is finished: at the end of the
+/// turn, or before a command that runs on several shards.
 pub struct Turn<'a> {
     worker: &'a Rc<Worker>,
     buffers: &'a mut TurnBuffers,
     /// The connection's number, which keeps its batches in order.
     connection: u64,
     now_us: u64,
-    /// Whether this worker is the only one.
-    alone: bool,
+    /// Whether this worker decides everything.
+    single: bool,
+    /// Whether replies are written where they belong, since none of this segment comes from elsewhere.
+    direct: bool,
     /// Whether its commands may be left to be run with those of others.
     may_join: bool,
     /// The way to the client.
@@ -68,15 +76,15 @@ impl<'a> Turn<'a> {
         (connection, link): (u64, &'a Rc<Link>),
         started: Instant,
     ) -> Self {
-        let alone = worker.node.workers() == 1;
-        buffers.queue.start(!alone);
+        buffers.queue.start(false);
         buffers.unbroken = true;
         Self {
             worker,
             buffers,
             connection,
             now_us: worker.node.clock.at(started),
-            alone,
+            single: worker.node.is_alone(),
+            direct: true,
             may_join: false,
             link,
             started,
@@ -218,22 +226,27 @@ impl<'a> Turn<'a> {
             Run::Check(_) | Run::Key(_) => {
                 // The table gives these commands a key, and resolve has checked that it is there.
                 let owner = match key {
-                    Some(key) if !self.alone => self.worker.node.owner(slot_of(request.arg(key))),
+                    Some(key) if !self.single => self.place_of(&env, spec, slot_of(request.arg(key))).await,
                     _ => self.worker.index,
                 };
                 if owner == self.worker.index {
                     self.run_here(&env, spec, request).await
                 } else {
-                    self.send_later(owner, &env, spec, request)
+                    self.send_later(owner, &env, spec, request).await;
                 }
             }
-            Run::Keys(_) | Run::Script(_) => match self.owner_of_keys(spec, request) {
-                Some(owner) if owner != self.worker.index => self.send_later(owner, &env, spec, request),
-                _ => {
-                    self.finish_if_sent(session).await;
-                    self.run_here(&env, spec, request).await;
+            Run::Keys(_) | Run::Script(_) => {
+                self.until_open(&env, spec, request).await;
+                match self.owner_of_keys(spec, request) {
+                    Some(owner) if owner != self.worker.index => {
+                        self.send_later(owner, &env, spec, request).await;
+                    }
+                    _ => {
+                        self.finish_if_sent(session).await;
+                        self.run_here(&env, spec, request).await;
+                    }
                 }
-            },
+            }
             Run::EachKey(_) => match self.owner_of_all(request) {
                 _ if request.len() > keyspace::KEYS_AT_ONCE => {
                     self.finish(session).await;
@@ -244,7 +257,7 @@ impl<'a> Turn<'a> {
                     self.note_if_slow(since, spec, request);
                 }
                 Some(owner) if owner == self.worker.index => self.run_here(&env, spec, request).await,
-                Some(owner) => self.send_later(owner, &env, spec, request),
+                Some(owner) => self.send_later(owner, &env, spec, request).await,
                 None => {
                     self.finish(session).await;
                     let since = Instant::now();
@@ -260,9 +273,12 @@ impl<'a> Turn<'a> {
                 }
                 self.flush(&env).await;
                 let Self {
-                    worker, buffers, alone, ..
+                    worker,
+                    buffers,
+                    direct,
+                    ..
                 } = self;
-                let out = if *alone { &mut buffers.out } else { &mut buffers.local };
+                let out = if *direct { &mut buffers.out } else { &mut buffers.local };
                 let mut call = ConnectionCall {
                     session,
                     node: &*worker.node,
@@ -341,30 +357,67 @@ impl<'a> Turn<'a> {
 
     /// The worker whose shard has every key of a request for that command; none if there are several, or no key.
     fn owner_of_keys(&self, spec: &Spec, request: Request<'_>) -> Option<usize> {
-        if self.alone {
+        if self.single {
             return None;
         }
         let positions = spec.key_positions(request);
-        let mut owners = positions.map(|position| self.worker.node.owner(slot_of(request.arg(position))));
-        let first = owners.next()?;
-        owners.all(|owner| owner == first).then_some(first)
+        let mut places = positions.map(|position| self.worker.node.place(slot_of(request.arg(position))));
+        let first = places.next()?;
+        match first {
+            Place::Of(place) if places.all(|place| place == first) => Some(place),
+            _ => None,
+        }
     }
 
     /// The worker whose shard has every key of the request; none if there are several.
     fn owner_of_all(&self, request: Request<'_>) -> Option<usize> {
-        if self.alone {
+        if self.single {
             return Some(self.worker.index);
         }
-        let mut owners = request.iter().skip(1).map(|key| self.worker.node.owner(slot_of(key)));
-        let first = owners.next()?;
-        owners.all(|owner| owner == first).then_some(first)
+        let mut places = request.iter().skip(1).map(|key| self.worker.node.place(slot_of(key)));
+        let first = places.next()?;
+        match first {
+            Place::Of(place) if places.all(|place| place == first) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// Where a command for a slot goes, once that is known; if that takes too long, to whoever can decide it in place of the holder.
+    async fn place_of(&mut self, env: &Env, spec: &Spec, slot: u16) -> usize {
+        if let Place::Of(place) = self.worker.node.place(slot) {
+            return place;
+        }
+        let patience = match spec.run {
+            Run::Check(_) => CHECK_PATIENCE,
+            _ => PATIENCE,
+        };
+        // What this turn has queued is decided first: the slot waits for that.
+        self.buffers.unbroken = false;
+        self.flush(env).await;
+        // What has come of it is looked at below.
+        let _ = tokio::time::timeout(patience, self.worker.until_open(slot)).await;
+        self.refresh_clock();
+        match self.worker.node.place(slot) {
+            Place::Of(place) => place,
+            Place::Closing => self.worker.node.workers(),
+        }
+    }
+
+    /// Waits until it is known where every key of a request is.
+    async fn until_open(&mut self, env: &Env, spec: &Spec, request: Request<'_>) {
+        if self.worker.node.cluster.is_none() {
+            return;
+        }
+        for position in spec.key_positions(request) {
+            self.place_of(env, spec, slot_of(request.arg(position))).await;
+        }
     }
 
     async fn run_here(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>) {
         let mut since = self.read_at;
         loop {
             let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
-            let out = if self.alone { out } else { local };
+            let out = if self.direct { out } else { local };
             match self.worker.try_run(env, queue, spec, request, out) {
                 Ran::Done => break,
                 Ran::FlushFirst => {
@@ -384,7 +437,7 @@ impl<'a> Turn<'a> {
                 self.worker.note_slow(took, Some(self.connection), spec, request);
             }
         }
-        if !self.alone {
+        if !self.direct {
             self.buffers.order.local(1);
         }
     }
@@ -394,7 +447,7 @@ impl<'a> Turn<'a> {
         self.buffers.unbroken = false;
         self.flush(env).await;
         let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
-        let out = if self.alone { out } else { local };
+        let out = if self.direct { out } else { local };
         self.worker.finish(work, env, queue, spec, request, out).await;
         self.refresh_clock();
         self.slice_started = Instant::now();
@@ -413,7 +466,7 @@ impl<'a> Turn<'a> {
     /// Answers without asking a shard, after what was queued.
     async fn answer(&mut self, env: &Env, write: impl FnOnce(&mut Vec<u8>)) {
         self.flush(env).await;
-        write(match self.alone {
+        write(match self.direct {
             true => &mut self.buffers.out,
             false => &mut self.buffers.local,
         });
@@ -422,7 +475,7 @@ impl<'a> Turn<'a> {
 
     /// Notes that a reply was written straight into the local replies.
     fn wrote_local(&mut self) {
-        if !self.alone {
+        if !self.direct {
             self.buffers.queue.note_end(self.buffers.local.len());
             self.buffers.order.local(1);
         }
@@ -436,7 +489,7 @@ impl<'a> Turn<'a> {
             unbroken,
             ..
         } = &mut *self.buffers;
-        let out = if self.alone { out } else { local };
+        let out = if self.direct { out } else { local };
         *unbroken &= !self.worker.flush(env, queue, out).await;
         self.take_turns().await;
     }

@@ -3,8 +3,10 @@
 //! [`Worker::try_run`] does what can be done at once, which for most commands is all. What is left is [`Work`], which
 //! [`Worker::finish`] brings to its end while others go on.
 
+use crate::cluster::Whereabouts;
 use crate::limits::Bound;
 use crate::loans::Keys;
+use crate::node::Place;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
@@ -14,7 +16,7 @@ use tollgate_commands::{
     ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
 };
 use tollgate_protocol::Request;
-use tollgate_store::Space;
+use tollgate_store::{Space, slot_of};
 
 /// How long a script runs before others have their chance.
 const SCRIPT_SLICE: Duration = Duration::from_millis(1);
@@ -40,8 +42,14 @@ pub enum Ran {
 pub enum Work {
     /// It has not begun: this key of it is held.
     Held(Box<[u8]>),
+    /// It has not begun, and can.
+    Ready,
     /// It has not begun: its keys are in several shards.
     Borrow,
+    /// It has not begun: one of its keys is in that slot, which is closing.
+    Closing(u16),
+    /// It has not begun: its keys are in that place, which is no worker of this node.
+    Elsewhere(usize),
     /// It has begun, on keys that it holds.
     Rest(Box<dyn Rest>, Keys),
     /// A script.
@@ -49,12 +57,21 @@ pub enum Work {
 }
 
 impl Work {
-    /// Whether it waits for a key that somebody else has, and nothing of it is done.
-    pub fn waits_for_key(&self) -> bool {
+    /// What there is to do for a command whose keys are not here.
+    pub fn of(whereabouts: Whereabouts) -> Self {
+        match whereabouts {
+            Whereabouts::Here => Self::Ready,
+            Whereabouts::Closing(slot) => Self::Closing(slot),
+            Whereabouts::Elsewhere(place) => Self::Elsewhere(place),
+        }
+    }
+
+    /// Whether it waits for others: for a key that somebody else has, for a slot, for another node. Nothing of it is done then.
+    pub fn waits(&self) -> bool {
         match self {
-            Self::Held(_) => true,
+            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) => true,
             Self::Script(script) => script.needs.is_some(),
-            Self::Borrow | Self::Rest(..) => false,
+            Self::Ready | Self::Borrow | Self::Rest(..) => false,
         }
     }
 }
@@ -96,9 +113,10 @@ impl Worker {
             Run::Script(_) | Run::Keys(_) if !queue.is_empty() => return Ran::FlushFirst,
             Run::Script(command) => {
                 let ran = match self.new_script(env, command, request) {
+                    // Most are done at once, and need no memory of their own.
                     Ok(mut script) => match script.slice(self, request, out) {
                         true => Ran::Done,
-                        false => Ran::Later(Work::Script(script)),
+                        false => Ran::Later(Work::Script(Box::new(script))),
                     },
                     Err(error) => {
                         error.write(out, env.proto);
@@ -139,10 +157,10 @@ impl Worker {
 
     /// Whether this worker's shard has all keys of a request.
     fn has_all(&self, spec: &Spec, request: Request<'_>) -> bool {
-        self.node.workers() == 1
+        self.node.is_alone()
             || spec
                 .key_positions(request)
-                .all(|position| self.owner_of(request.arg(position)) == self.index)
+                .all(|position| self.node.place(slot_of(request.arg(position))) == Place::Of(self.index))
     }
 
     /// Brings a command to its end. The queue is empty.
@@ -158,8 +176,15 @@ impl Worker {
         let mut env = *env;
         loop {
             match work {
-                Work::Held(key) => {
-                    self.until_free(&key, None).await;
+                Work::Ready | Work::Held(_) => {
+                    if let Work::Held(key) = &work {
+                        self.until_free(key, None).await;
+                    }
+                    let whereabouts = self.whereabouts(spec, request);
+                    if whereabouts != Whereabouts::Here {
+                        work = Work::of(whereabouts);
+                        continue;
+                    }
                     env.now_us = self.node.clock.now_us();
                     match self.try_run(&env, queue, spec, request, out) {
                         Ran::Done => return,
@@ -167,6 +192,15 @@ impl Worker {
                         // A check that was queued: it is decided with the others.
                         Ran::FlushFirst => return,
                     }
+                }
+                Work::Closing(slot) => {
+                    self.until_open(slot).await;
+                    work = Work::of(self.whereabouts(spec, request));
+                }
+                Work::Elsewhere(place) => {
+                    self.forward_alone(place, &env, spec, request, out).await;
+                    queue.note_end(out.len());
+                    return;
                 }
                 Work::Borrow => {
                     let run = self.next_run();
@@ -258,15 +292,15 @@ impl Worker {
         env: &Env,
         command: ScriptCommand,
         request: Request<'_>,
-    ) -> Result<Box<ScriptWork>, CommandError> {
+    ) -> Result<ScriptWork, CommandError> {
         let run = self.next_run();
-        Ok(Box::new(ScriptWork {
+        Ok(ScriptWork {
             run: self.prepare_script(env, command, request, run)?,
             keys: Keys::new(self, run),
             wanted: Vec::new(),
             needs: None,
             rounds: 0,
-        }))
+        })
     }
 
     /// Prepares a script's run.
@@ -373,7 +407,7 @@ impl Worker {
             Needs::Node(db) => Some(*db),
             Needs::Key(need) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 => match need.space {
                 Space::Db(db) => Some(db),
-                Space::Rule(_) => Some(env.db),
+                Space::Rule(_) | Space::StandIn(_) => Some(env.db),
             },
             Needs::Key(_) => None,
         };
@@ -381,7 +415,7 @@ impl Worker {
             let together = script.wanted.len().max(LENT_TOGETHER);
             let names = match need.space {
                 Space::Db(db) => script.run.names(db),
-                Space::Rule(_) => None,
+                Space::Rule(_) | Space::StandIn(_) => None,
             };
             let others = names.into_iter().flat_map(|names| names.from(&need.key, together));
             let others: Vec<KeyNeed> = others
@@ -433,8 +467,12 @@ impl Worker {
     pub async fn flush(&self, env: &Env, queue: &mut CheckQueue, out: &mut Vec<u8>) -> bool {
         let mut waited = false;
         let mut env = *env;
+        let mut open_queue = None;
         loop {
             let flow = self.shard.borrow_mut().flush(&env, queue, out);
+            if flow != Flow::Done && open_queue.is_none() {
+                open_queue = self.links.as_ref().map(|links| links.queues.open());
+            }
             match flow {
                 Flow::Done => return waited,
                 Flow::Yield => tokio::task::yield_now().await,

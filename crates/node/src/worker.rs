@@ -1,5 +1,6 @@
 //! A worker: one thread with its connections, its shard, its mailbox and the runtime that turns them.
 
+use crate::cluster::{FromPeers, Links};
 use crate::config::Config;
 use crate::connection::{self, TurnBuffers};
 use crate::joined::Joined;
@@ -8,6 +9,7 @@ use crate::link::{Link, Phase};
 use crate::loans::{KeyJob, Waits};
 use crate::metrics::WorkerCounters;
 use crate::node::Node;
+use crate::peers::{Accepted, Incoming};
 use crate::remote::Job;
 use crate::round::Round;
 use crate::stretch::Stretch;
@@ -29,6 +31,8 @@ pub enum Control {
     Serve(std::net::TcpStream),
     /// End this connection.
     Kill(u64),
+    /// Serve this connection of a peer.
+    ServePeer(Accepted),
     /// Finish what has been read, answer it, then end.
     Drain,
 }
@@ -61,6 +65,8 @@ pub struct Worker {
     pub waits: Waits,
     /// Runs so far.
     pub runs: Cell<u64>,
+    /// What it has to do with other nodes, if this one is clustered.
+    pub links: Option<Links>,
     // Boxed: they are large, and change hands several times a turn.
     #[expect(clippy::vec_box, reason = "moved out and in as boxes")]
     buffers: RefCell<Vec<Box<TurnBuffers>>>,
@@ -244,13 +250,24 @@ impl Worker {
         more
     }
 
-    async fn run_control(self: Rc<Self>, mut control: mpsc::Receiver<Control>) {
+    async fn run_control(
+        self: Rc<Self>,
+        mut control: mpsc::Receiver<Control>,
+        incoming: Option<Rc<Incoming<FromPeers>>>,
+    ) {
         while let Some(order) = control.recv().await {
             match order {
                 Control::Serve(stream) => {
                     if let Err(error) = self.serve(stream) {
                         self.node.unplace_connection(self.index);
                         tracing::debug!(event = "connection_lost", %error);
+                    }
+                }
+                Control::ServePeer(accepted) => {
+                    if let Some(incoming) = &incoming
+                        && let Err(error) = incoming.serve(accepted)
+                    {
+                        tracing::debug!(event = "peer_lost", %error);
                     }
                 }
                 Control::Kill(id) => {
@@ -332,16 +349,27 @@ pub struct Inbox {
     pub control: mpsc::Receiver<Control>,
 }
 
-/// The body of a worker's thread. `ready` is told once the shard exists, or why it does not; `listener` is worker 0's.
+/// What worker 0 accepts connections on.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Of clients.
+    pub clients: std::net::TcpListener,
+    /// Of peers.
+    pub peers: Option<std::net::TcpListener>,
+}
+
+/// The body of a worker's thread. `ready` is told once the shard exists, or why it does not; `listeners` are worker 0's.
 pub fn run(
     node: Arc<Node>,
     index: usize,
     config: ShardConfig,
     inbox: Inbox,
-    listener: Option<std::net::TcpListener>,
+    listeners: Option<Listeners>,
     ready: std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
-    let started = Shard::new(config).map_err(StartError::from).and_then(|shard| {
+    let started = Shard::new(config).map_err(StartError::from).and_then(|mut shard| {
+        let limits = &node.config.limits;
+        shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
         let scripts = ScriptHost::new(script_limits(&node.config))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok((shard, scripts, runtime))
@@ -362,6 +390,10 @@ pub fn run(
         scripts: RefCell::new(scripts),
         waits: Waits::default(),
         runs: Cell::new(0),
+        links: node
+            .cluster
+            .as_ref()
+            .map(|cluster| Links::new(cluster, index, crate::node::slots_of(index, node.workers()))),
         node,
         shard: RefCell::new(shard),
         buffers: RefCell::default(),
@@ -372,11 +404,28 @@ pub fn run(
         tokio::task::spawn_local(Rc::clone(&worker).tidy());
         tokio::task::spawn_local(Rc::clone(&worker).run_rounds());
         tokio::task::spawn_local(Rc::clone(&worker).run_key_jobs(inbox.key_jobs));
-        if let Some(listener) = listener {
-            tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), listener));
+        if let Some(Listeners { clients, peers }) = listeners {
+            tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), clients));
+            if let (Some(peers), Some(cluster)) = (peers, &worker.node.cluster) {
+                let node = Arc::clone(&worker.node);
+                tokio::task::spawn_local(crate::peers::accept(
+                    Arc::clone(&cluster.peers),
+                    peers,
+                    move |accepted| {
+                        // A worker that has too many orders waiting takes no new peers; they try again.
+                        node.order(usize::from(accepted.to_worker()), Control::ServePeer(accepted));
+                    },
+                ));
+            }
         }
+        let incoming = worker.node.cluster.as_ref().map(|cluster| {
+            let handler = Rc::new(FromPeers::new(Rc::clone(&worker)));
+            Incoming::new(Arc::clone(&cluster.peers), index as u16, handler)
+        });
+        worker.begin_cluster();
+        tokio::task::spawn_local(Rc::clone(&worker).run_cluster());
         let _ = ready.send(Ok(()));
-        worker.run_control(inbox.control).await;
+        worker.run_control(inbox.control, incoming).await;
     });
 }
 

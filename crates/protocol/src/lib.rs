@@ -51,6 +51,6 @@ pub use inline::split_words;
 pub use limits::{ScanLimits, UNAUTHENTICATED_MAX_ARGS, UNAUTHENTICATED_MAX_BULK_BYTES};
 pub use long_double::LongDouble;
 pub use reply::{DecodeError, Reply, decode_reply};
-pub use request::{ArgRange, Request, encode_request};
+pub use request::{ArgRange, Request, encode_request, write_request};
 pub use scan::{KEPT_ARGS, KEPT_SCRATCH_BYTES, Progress, Scanner};
 pub use write::{Proto, ReplyWriter};

@@ -121,7 +121,7 @@ impl<'a> Request<'a> {
 
     /// All arguments in order.
     #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone + use<'a> {
         let bytes = self.bytes;
         self.args.iter().map(move |arg| &bytes[arg.range()])
     }
@@ -132,6 +132,16 @@ pub fn encode_request<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) {
     write_count(out, b'*', args.len());
     for arg in args {
         let arg = arg.as_ref();
+        write_count(out, b'$', arg.len());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// As [`encode_request`], of a request that was read.
+pub fn write_request(request: Request<'_>, out: &mut Vec<u8>) {
+    write_count(out, b'*', request.len());
+    for arg in request.iter() {
         write_count(out, b'$', arg.len());
         out.extend_from_slice(arg);
         out.extend_from_slice(b"\r\n");

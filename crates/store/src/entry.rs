@@ -4,13 +4,14 @@
 //!  0 meta     u32   bits 0..3 number of numbers, 3 BLOB, 4 PINNED, 5 RULE, 6 OUTLINE, 7 VALUE, 16..32 key length
 //!  4 params   u32
 //!  8 expiry   u32   units since the store's base
-//! 12 mark     u32   the slot's change counter when this entry last changed
+//! 12 mark     u32   the slot's period in which this entry changed last
 //! 16 body           numbers, [rule u32], key, padded to 4
 //!    or, OUTLINE:   block u32, state length u32, hash u64; the body is in the block, unpadded
 //!    or, OUTLINE and VALUE: the same without a state; the key and the Redis value are in the block
 //! ```
 
 use crate::blocks::{Blocks, Content};
+use crate::changes::Role;
 use crate::expiry::{Coarse, Expiry};
 use crate::key::{Hasher, Key, Space};
 use crate::layout::UNIT_BYTES;
@@ -91,7 +92,7 @@ pub struct Bucket<'a> {
     pub expiry: Expiry,
     /// A flag for the caller; the store does not look at it.
     pub pinned: bool,
-    /// The slot's change counter at the last change.
+    /// The slot's period in which it changed last.
     pub mark: u32,
     /// The policy's state.
     pub state: State<'a>,
@@ -106,6 +107,8 @@ pub struct EntryView<'a> {
     pub space: Space,
     /// Its slot.
     pub slot: u16,
+    /// What the store is to its slot.
+    pub role: Role,
     /// What it is.
     pub entry: Entry<'a>,
 }
@@ -374,6 +377,16 @@ impl New<'_> {
     }
 }
 
+/// The mark of an entry: the slot's period in which it changed last.
+#[inline]
+pub(crate) fn mark(entry: &[u8]) -> u32 {
+    u32_at(entry, MARK)
+}
+
+pub(crate) fn set_mark(entry: &mut [u8], mark: u32) {
+    set_u32(entry, MARK, mark);
+}
+
 /// What a Redis value has in place of the number of an interned limit.
 pub const NO_PARAMS: u32 = u32::MAX;
 
@@ -417,6 +430,11 @@ impl<'a> EntryRef<'a> {
 
     pub(crate) fn expiry(&self) -> Coarse {
         Coarse(u32_at(self.bytes, EXPIRY))
+    }
+
+    #[inline]
+    pub(crate) fn mark(&self) -> u32 {
+        mark(self.bytes)
     }
 
     /// Bytes that it takes in its page.
@@ -499,7 +517,7 @@ impl<'a> EntryRef<'a> {
             params: self.params(),
             expiry,
             pinned: meta & PINNED != 0,
-            mark: u32_at(self.bytes, MARK),
+            mark: self.mark(),
             state,
             key: &body[key_at..key_at + key_len(meta)],
         }

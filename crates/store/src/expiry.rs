@@ -36,7 +36,19 @@ pub(crate) struct Base {
     pub(crate) us: u64,
 }
 
+/// How far before the time that a store is told a slot's clock may be, in microseconds: slots come from nodes whose clocks are others.
+const EARLIER_US: u64 = 86_400_000_000;
+
 impl Base {
+    /// A base for clocks that show `us`, or somewhat less. It is on a grid that all stores share, so that an expiry which goes from one to
+    /// another is rounded once.
+    pub(crate) fn before(us: u64) -> Base {
+        let earlier = us.saturating_sub(EARLIER_US);
+        Base {
+            us: earlier - earlier % EXPIRY_UNIT_US,
+        }
+    }
+
     pub(crate) fn round_up(self, expiry: Expiry) -> Coarse {
         let units = expiry.0.saturating_sub(self.us).div_ceil(EXPIRY_UNIT_US);
         Coarse(u32::try_from(units).unwrap_or(u32::MAX))

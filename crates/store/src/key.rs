@@ -16,6 +16,8 @@ pub enum Space {
     Db(u8),
     /// The buckets of one rule, by the number it is interned under.
     Rule(u32),
+    /// Buckets that stand in for others, by a number of the caller's: no keys of anybody, and never copied.
+    StandIn(u32),
 }
 
 /// What is counted, scanned and flushed as a whole.
@@ -25,13 +27,20 @@ pub enum Keyspace {
     Db(u8),
     /// The buckets of all rules.
     Rules,
+    /// The buckets that stand in for others.
+    StandIns,
 }
 
-/// Databases, and one for the rules.
-pub(crate) const KEYSPACES: usize = DATABASES as usize + 1;
+/// Position of the keyspace of the rules.
+const RULES: u8 = DATABASES;
+/// Position of the keyspace of what stands in.
+const STAND_INS: u8 = DATABASES + 1;
+
+/// Databases, one for the rules, and one for what stands in.
+pub(crate) const KEYSPACES: usize = DATABASES as usize + 2;
 
 impl Keyspace {
-    /// Every keyspace: the databases in order, then the rules.
+    /// Every keyspace that belongs to a slot: the databases in order, then the rules.
     pub fn all() -> impl Iterator<Item = Keyspace> {
         (0..DATABASES).map(Keyspace::Db).chain([Keyspace::Rules])
     }
@@ -41,7 +50,8 @@ impl Keyspace {
         match self {
             Keyspace::Db(number) if number < DATABASES => Some(number as usize),
             Keyspace::Db(_) => None,
-            Keyspace::Rules => Some(DATABASES as usize),
+            Keyspace::Rules => Some(usize::from(RULES)),
+            Keyspace::StandIns => Some(usize::from(STAND_INS)),
         }
     }
 }
@@ -51,6 +61,7 @@ impl From<Space> for Keyspace {
         match space {
             Space::Db(number) => Keyspace::Db(number),
             Space::Rule(_) => Keyspace::Rules,
+            Space::StandIn(_) => Keyspace::StandIns,
         }
     }
 }
@@ -96,7 +107,8 @@ impl<'a> Key<'a> {
         let (keyspace, rule) = match space {
             Space::Db(number) if number < DATABASES => (number, None),
             Space::Db(number) => return Err(KeyError::NoSuchDatabase { number }),
-            Space::Rule(rule) => (DATABASES, Some(rule)),
+            Space::Rule(rule) => (RULES, Some(rule)),
+            Space::StandIn(number) => (STAND_INS, Some(number)),
         };
         Ok(Key {
             bytes,
@@ -129,11 +141,69 @@ impl<'a> Key<'a> {
     }
 }
 
+/// The longest key that a [`KeyMemo`] has, in bytes.
+const MEMO_BYTES_MAX: usize = 64;
+
+/// A key of a store that was prepared, to be prepared again for less: see [`crate::Store::key_again`].
+#[derive(Clone, Copy, Debug)]
+pub struct KeyMemo {
+    /// Without its bytes.
+    key: Key<'static>,
+    bytes: [u8; MEMO_BYTES_MAX],
+    /// None while there is no key.
+    len: Option<u8>,
+}
+
+impl Default for KeyMemo {
+    fn default() -> Self {
+        Self {
+            key: Key {
+                bytes: &[],
+                hash: 0,
+                shape: 0,
+                rule: 0,
+                slot: 0,
+                keyspace: 0,
+            },
+            bytes: [0; MEMO_BYTES_MAX],
+            len: None,
+        }
+    }
+}
+
+impl KeyMemo {
+    /// The key, if it is this one.
+    #[inline]
+    pub(crate) fn recall<'a>(&self, of: Space, bytes: &'a [u8]) -> Option<Key<'a>> {
+        let len = usize::from(self.len?);
+        let is_it = len == bytes.len() && self.key.space() == of && self.bytes[..len] == *bytes;
+        is_it.then_some(Key { bytes, ..self.key })
+    }
+
+    #[inline]
+    pub(crate) fn learn(&mut self, key: &Key<'_>) {
+        if let Some(bytes) = self.bytes.get_mut(..key.bytes.len()) {
+            bytes.copy_from_slice(key.bytes);
+            self.len = Some(key.bytes.len() as u8);
+            self.key = Key { bytes: &[], ..*key };
+        }
+    }
+}
+
 pub(crate) fn space(keyspace: u8, rule: u32) -> Space {
-    if keyspace < DATABASES {
-        Space::Db(keyspace)
-    } else {
-        Space::Rule(rule)
+    match keyspace {
+        RULES => Space::Rule(rule),
+        STAND_INS => Space::StandIn(rule),
+        number => Space::Db(number),
+    }
+}
+
+/// The keyspace at a position.
+pub(crate) fn keyspace(index: u8) -> Keyspace {
+    match index {
+        RULES => Keyspace::Rules,
+        STAND_INS => Keyspace::StandIns,
+        number => Keyspace::Db(number),
     }
 }
 

@@ -27,6 +27,7 @@
 
 mod arena;
 mod blocks;
+mod changes;
 mod directory;
 mod entry;
 mod expiry;
@@ -47,9 +48,10 @@ mod trash;
 mod value;
 mod words;
 
+pub use changes::{CHANGES_BYTES_MAX, Change, DropFrom, Role};
 pub use entry::{Bucket, Entry, EntryView, MAX_BLOB_BYTES, MAX_NUMBERS, NO_PARAMS, Numbers, State, StateError};
 pub use expiry::{EXPIRY_UNIT_US, Expiry};
-pub use key::{DATABASES, Key, KeyError, Keyspace, MAX_KEY_BYTES, Space};
+pub use key::{DATABASES, Key, KeyError, KeyMemo, Keyspace, MAX_KEY_BYTES, Space};
 pub use layout::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES};
 pub use locate::LOCATE_BATCH;
 pub use scan::{Cursor, Relief, SCAN_SLOTS_PER_STEP};

@@ -64,7 +64,7 @@ impl Store {
         let mut read = 0;
         for (key, page) in keys.iter().zip(&mut pages) {
             let local = self.local(key.slot);
-            read += u64::from(self.metas[local].changes);
+            read += u64::from(self.metas[local].period);
             let table = &self.tables[usize::from(key.keyspace)];
             *page = table.maps.get(local).and_then(|map| {
                 let number = map.page_of(key.hash);

@@ -1,5 +1,6 @@
 //! Walking over a keyspace, and picking from it.
 
+use crate::changes::Role;
 use crate::entry::{Entry, EntryView};
 use crate::expiry::Expiry;
 use crate::key::{Keyspace, mix};
@@ -68,7 +69,7 @@ impl Cursor {
 }
 
 impl Store {
-    /// One step of a scan: shows about `want` entries from `cursor` on (more only when hashes are equal in 39 bits), and
+    /// One step of a scan of the slots that are held: shows about `want` entries from `cursor` on (more only when hashes are equal in 39 bits), and
     /// says where to go on, or `None` after the last slot of this store.
     ///
     /// An entry that is there from the first step to the last is shown at least once, whatever else is put or removed in
@@ -83,7 +84,7 @@ impl Store {
         let index = keyspace.index()?;
         let table = &self.tables[index];
         let slots = self.slots();
-        if table.live == 0 || slots.is_empty() {
+        if table.held() == 0 || slots.is_empty() {
             return None;
         }
         let mut cursor = cursor.max(Cursor::at_slot(slots.start));
@@ -93,11 +94,16 @@ impl Store {
             if slot >= slots.end {
                 return None;
             }
-            let map = &table.maps[usize::from(slot - slots.start)];
+            let local = usize::from(slot - slots.start);
+            let map = &table.maps[local];
             let mut position = cursor.position();
+            let is_held = self.metas[local].role == Role::Held;
             loop {
+                if !is_held {
+                    break;
+                }
                 let next = self.scan_page(table, map, position, &mut want, &mut |entry| {
-                    show(view_of(self.base, index as u8, slot, entry));
+                    show(view_of(self.base, index as u8, (slot, Role::Held), entry));
                 });
                 match next {
                     Some(next) if want == 0 => return Some(Cursor::new(slot, next)),
@@ -114,6 +120,29 @@ impl Store {
             }
         }
         Some(cursor)
+    }
+
+    /// As [`Store::scan`], of the slot of the cursor alone, whatever the store is to it. `None` at its end.
+    pub fn scan_slot(
+        &self,
+        keyspace: Keyspace,
+        cursor: Cursor,
+        want: usize,
+        show: &mut dyn FnMut(EntryView),
+    ) -> Option<Cursor> {
+        let index = keyspace.index()?;
+        let slot = cursor.slot();
+        let role = self.slot(slot)?.role;
+        let table = &self.tables[index];
+        let map = table.maps.get(self.local(slot)).filter(|map| map.live() > 0)?;
+        let mut want = want.max(1);
+        let mut position = cursor.position();
+        while want > 0 {
+            position = self.scan_page(table, map, position, &mut want, &mut |entry| {
+                show(view_of(self.base, index as u8, (slot, role), entry));
+            })?;
+        }
+        Some(Cursor::new(slot, position))
     }
 
     /// Shows up to `want` entries of the page that has `position`, in the order of their hashes. Says where the rest
@@ -164,7 +193,7 @@ impl Store {
 
     fn random_place(&self, keyspace: usize, random: u64) -> Option<Place> {
         let table = &self.tables[keyspace];
-        if table.live == 0 {
+        if table.held() == 0 {
             return None;
         }
         let slots = table.maps.len();
@@ -174,7 +203,7 @@ impl Store {
         let local = tried
             .chain(start..slots)
             .chain(0..start)
-            .find(|&local| table.maps[local].live() > 0)?;
+            .find(|&local| table.maps[local].live() > 0 && self.metas[local].role == Role::Held)?;
         let map = &table.maps[local];
         // A directory may have empty pages: some tries, then in order.
         let tries = (0..RANDOM_TRIES).map(|try_number| map.page_of(mix(random.rotate_left(32) ^ try_number)));
@@ -213,11 +242,11 @@ impl Store {
 
     /// An entry of all keyspaces, each picked as often as it has entries.
     fn sample(&self, random: u64) -> Option<Place> {
-        let all: usize = self.tables.iter().map(|table| table.live).sum();
+        let all: usize = self.tables.iter().map(Table::held).sum();
         let mut at = ((u128::from(random) * all as u128) >> 64) as usize;
         let keyspace = self.tables.iter().position(|table| {
-            let here = at < table.live;
-            at = at.saturating_sub(table.live);
+            let here = at < table.held();
+            at = at.saturating_sub(table.held());
             here
         })?;
         self.random_place(keyspace, mix(random))

@@ -2,12 +2,13 @@
 
 use crate::arena::Arena;
 use crate::blocks::Content;
+use crate::changes::{Changes, Role};
 use crate::entry::{
     self, Bucket, BucketIn, Entry, EntryRef, EntryView, MAX_BLOB_BYTES, New, Numbers, State, StateError,
 };
 use crate::expiry::{Base, Expiry};
 use crate::grave::Grave;
-use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, Keyspace, Space};
+use crate::key::{self, Hasher, KEYSPACES, Key, KeyError, KeyMemo, Keyspace, Space};
 use crate::layout::Bounds;
 use crate::page::{PageRef, Spot};
 use crate::rebuild::Workshop;
@@ -24,9 +25,20 @@ pub struct SlotMeta {
     pub epoch: u64,
     /// What to add to the node's clock for the slot's clock, in microseconds.
     pub clock_offset_us: i64,
-    /// Counts the changes to entries of the slot; an entry's `mark` is its value at the entry's last change. It wraps.
-    pub changes: u32,
+    /// Position in the log of changes of the slot's newest record, 0 for none.
+    pub(crate) last_change: u64,
+    /// The number of the period that changes now fall into, which is the `mark` of the entries that have changed in it. It wraps.
+    pub(crate) period: u32,
+    /// What the store is to the slot.
+    pub(crate) role: Role,
+    /// Whether its changes are listed.
+    pub(crate) tracked: bool,
+    /// Whether it is in the list of changed slots.
+    pub(crate) listed: bool,
 }
+
+// There are 16,384 of them.
+const _: () = assert!(size_of::<SlotMeta>() == 32);
 
 impl SlotMeta {
     /// The slot's clock when the node's reads `node_us`.
@@ -62,16 +74,28 @@ pub struct Removed {
     pub params: Option<u32>,
 }
 
+/// How many values a slot has in a keyspace.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ValuesOf {
+    all: u32,
+    /// How many of them have no expiry.
+    lasting: u32,
+}
+
 /// One keyspace: a map for each slot, once there has been an entry.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) maps: Box<[SlotMap]>,
     pub(crate) arena: Arena,
     pub(crate) live: usize,
-    /// How many of them are values.
-    pub(crate) values: usize,
+    /// How many of the live entries are of slots that are not held.
+    pub(crate) hidden: usize,
+    /// Of each slot, by position: its values. As many as there are maps.
+    values_of: Box<[ValuesOf]>,
+    /// How many of the entries of slots that are held are values.
+    values: usize,
     /// How many of those have no expiry.
-    pub(crate) lasting: usize,
+    lasting: usize,
 }
 
 /// Blocks moved after one change, which frees no more than two (a merge): what holes are left wait for the next.
@@ -79,7 +103,30 @@ const MOVES_PER_CHANGE: usize = 3;
 
 impl Table {
     pub(crate) fn maps_bytes(&self) -> usize {
-        size_class(size_of_val(&*self.maps))
+        size_class(size_of_val(&*self.maps)) + size_class(size_of_val(&*self.values_of))
+    }
+
+    /// Makes room for as many slots.
+    fn resize(&mut self, slots: usize) {
+        let mut maps = std::mem::take(&mut self.maps).into_vec();
+        maps.resize_with(slots, SlotMap::default);
+        self.maps = maps.into_boxed_slice();
+        let mut values_of = std::mem::take(&mut self.values_of).into_vec();
+        values_of.resize(slots, ValuesOf::default());
+        self.values_of = values_of.into_boxed_slice();
+    }
+
+    /// Gives back what is there for slots, if no entry is left.
+    pub(crate) fn free_slots(&mut self) {
+        debug_assert_eq!(self.live, 0);
+        self.maps = Box::default();
+        self.values_of = Box::default();
+        self.arena = Arena::default();
+    }
+
+    /// Entries of slots that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.live - self.hidden
     }
 
     #[inline]
@@ -87,6 +134,7 @@ impl Table {
         self.maps.get(local)?.find(key, &self.arena)
     }
 
+    #[inline]
     pub(crate) fn page(&self, local: usize, number: u32) -> PageRef<'_> {
         self.maps[local].page(number).view(&self.arena)
     }
@@ -107,11 +155,43 @@ impl Table {
         (&mut self.maps[local_slot], shop)
     }
 
-    /// Counts that a value has another expiry.
+    /// Counts so many more values of a slot, negative numbers for less: all of them, and those that have no expiry.
+    pub(crate) fn count_values(&mut self, local: usize, is_held: bool, (all, lasting): (i32, i32)) {
+        let of_slot = &mut self.values_of[local];
+        // One slot has fewer than 2^32 values, and none is taken away that was not counted.
+        of_slot.all = of_slot.all.wrapping_add_signed(all);
+        of_slot.lasting = of_slot.lasting.wrapping_add_signed(lasting);
+        debug_assert!(of_slot.lasting <= of_slot.all);
+        if is_held {
+            self.values = self.values.wrapping_add_signed(all as isize);
+            self.lasting = self.lasting.wrapping_add_signed(lasting as isize);
+        }
+    }
+
+    /// Counts that a value of a slot has another expiry.
     #[inline]
-    pub(crate) fn count_expiry(&mut self, before: Expiry, now: Expiry) {
-        self.lasting += usize::from(now == Expiry::NEVER);
-        self.lasting -= usize::from(before == Expiry::NEVER);
+    pub(crate) fn count_expiry(&mut self, local: usize, is_held: bool, before: Expiry, now: Expiry) {
+        let lasting = i32::from(now == Expiry::NEVER) - i32::from(before == Expiry::NEVER);
+        if lasting != 0 {
+            self.count_values(local, is_held, (0, lasting));
+        }
+    }
+
+    /// Counts the entries of a slot that is held from now on, or not any more.
+    pub(crate) fn set_held(&mut self, local: usize, is_held: bool) {
+        let (Some(map), Some(values)) = (self.maps.get(local), self.values_of.get(local)) else {
+            return;
+        };
+        let (live, all, lasting) = (map.live(), values.all as usize, values.lasting as usize);
+        if is_held {
+            self.hidden -= live;
+            self.values += all;
+            self.lasting += lasting;
+        } else {
+            self.hidden += live;
+            self.values -= all;
+            self.lasting -= lasting;
+        }
     }
 
     /// Fills holes that a change has left.
@@ -133,12 +213,15 @@ pub struct Store {
     pub(crate) first_slot: u16,
     /// How many slots are its own, from the first on. Others have entries only as guests.
     own_slots: u16,
+    /// How many of them are not held.
+    pub(crate) not_held: usize,
     pub(crate) hasher: Hasher,
     pub(crate) base: Base,
     pub(crate) bounds: Bounds,
     pub(crate) bytes: usize,
     pub(crate) grave: Grave,
     pub(crate) sweep_at: crate::sweep::SweepPosition,
+    pub(crate) changes: Changes,
     /// Counts what makes places invalid.
     pub(crate) generation: u64,
     /// What was found last: a command asks for the same key several times.
@@ -176,11 +259,13 @@ impl Store {
             metas,
             first_slot: slots.start,
             own_slots: slots.len() as u16,
+            not_held: 0,
             hasher: Hasher::new(seed),
-            base: Base { us: base_us },
+            base: Base::before(base_us),
             bounds,
             grave: Grave::default(),
             sweep_at: Default::default(),
+            changes: Changes::default(),
             generation: 0,
             last_found: Cell::new(None),
         }
@@ -205,9 +290,7 @@ impl Store {
         self.bytes += size_class(size_of_val(&*self.metas));
         for table in self.tables.iter_mut().filter(|table| !table.maps.is_empty()) {
             self.bytes -= table.maps_bytes();
-            let mut maps = std::mem::take(&mut table.maps).into_vec();
-            maps.resize_with(slots, SlotMap::default);
-            table.maps = maps.into_boxed_slice();
+            table.resize(slots);
             self.bytes += table.maps_bytes();
         }
         self.generation += 1;
@@ -225,6 +308,20 @@ impl Store {
     /// [`KeyError`]: too long, of a slot that is not here, or of a database that does not exist.
     pub fn key<'a>(&self, space: Space, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
         self.key_in_slot(space, slot_of(bytes), bytes)
+    }
+
+    /// As [`Store::key`], for one that was perhaps the last that was prepared with this memo, which must be this store's.
+    ///
+    /// # Errors
+    /// As [`Store::key`].
+    #[inline]
+    pub fn key_again<'a>(&self, memo: &mut KeyMemo, space: Space, bytes: &'a [u8]) -> Result<Key<'a>, KeyError> {
+        if let Some(key) = memo.recall(space, bytes) {
+            return Ok(key);
+        }
+        let key = self.key(space, bytes)?;
+        memo.learn(&key);
+        Ok(key)
     }
 
     /// Prepares a key whose slot is already known to be `slot`.
@@ -341,7 +438,10 @@ impl Store {
         view_of(
             self.base,
             place.keyspace,
-            self.slot_at(usize::from(place.local_slot)),
+            (
+                self.slot_at(usize::from(place.local_slot)),
+                self.metas[usize::from(place.local_slot)].role,
+            ),
             self.entry(place),
         )
     }
@@ -367,14 +467,17 @@ impl Store {
         let table = &mut self.tables[usize::from(place.keyspace)];
         let page = table.maps[local].page_mut(place.page);
         let expiry = self.base.round_up(expiry);
-        let mark = self.metas[local].changes.wrapping_add(1);
+        let mark = self.metas[local].period;
         let mut view = page.view_mut(&mut table.arena);
         let (bytes, _) = view.entry_mut(place.spot.offset);
+        let before = entry::mark(bytes);
         if !entry::update(bytes, params, expiry, pinned, mark, numbers) {
             return false;
         }
         page.min_expiry = page.min_expiry.min(expiry.0);
-        self.metas[local].changes = mark;
+        if before != mark {
+            self.list_marked(place);
+        }
         true
     }
 
@@ -396,7 +499,7 @@ impl Store {
             return Err(StateError::BlobTooLong { bytes: blob.len() });
         }
         let local = self.local(key.slot);
-        let mark = self.next_mark(local);
+        let mark = self.metas[local].period;
         let value = BucketIn {
             params,
             expiry: self.base.round_up(expiry),
@@ -407,6 +510,11 @@ impl Store {
         self.allocate(key.keyspace);
         let table = &mut self.tables[usize::from(key.keyspace)];
         let found = table.find(local, key);
+        let is_listed = found.is_some_and(|(page, spot)| table.page(local, page).entry(spot.offset).mark() == mark);
+        if !is_listed {
+            self.list_key(key, local);
+        }
+        let table = &mut self.tables[usize::from(key.keyspace)];
         let (map, shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
         let rewritten = found.filter(|&(page, spot)| {
@@ -427,7 +535,7 @@ impl Store {
         }
         if let Some(found) = found {
             let place = self.place(key.keyspace, local, found);
-            let block = self.remove_entry(place);
+            let block = self.take_entry(place);
             self.grave.bury(block);
         }
         Ok(self.insert_entry(key, local, &mut New::Bucket(&value)))
@@ -440,45 +548,49 @@ impl Store {
         let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
         let lasts = new.lasts();
+        let is_held = self.metas[local].role == Role::Held;
         let at = map.insert(key, new, &mut shop);
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live += 1;
-        table.values += usize::from(lasts.is_some());
-        table.lasting += usize::from(lasts == Some(true));
+        table.hidden += usize::from(!is_held);
+        if let Some(lasts) = lasts {
+            table.count_values(local, is_held, (1, i32::from(lasts)));
+        }
         self.generation += 1;
         self.place(key.keyspace, local, at)
     }
 
-    /// Removes the entry at a place, and returns its block.
+    /// Removes the entry at a place, lists that, and returns its block.
     pub(crate) fn remove_entry(&mut self, place: Place) -> Option<Content> {
+        self.check(place);
+        self.list_place(place);
+        self.take_entry(place)
+    }
+
+    /// Takes the entry at a place out, and returns its block.
+    fn take_entry(&mut self, place: Place) -> Option<Content> {
         let local = usize::from(place.local_slot);
-        self.next_mark(local);
         let table = &mut self.tables[usize::from(place.keyspace)];
         let (map, mut shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
         let block = map.remove(place.page, place.spot, &mut shop);
+        let is_held = self.metas[local].role == Role::Held;
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live -= 1;
+        table.hidden -= usize::from(!is_held);
         if let Some(Content::Value(stored)) = &block {
-            table.values -= 1;
-            table.lasting -= usize::from(stored.expires == Expiry::NEVER);
+            table.count_values(local, is_held, (-1, -i32::from(stored.expires == Expiry::NEVER)));
         }
         self.generation += 1;
         block
     }
 
-    pub(crate) fn next_mark(&mut self, local: usize) -> u32 {
-        let changes = &mut self.metas[local].changes;
-        *changes = changes.wrapping_add(1);
-        *changes
-    }
-
     fn allocate(&mut self, keyspace: u8) {
         let table = &mut self.tables[usize::from(keyspace)];
         if table.maps.is_empty() {
-            table.maps = self.metas.iter().map(|_| SlotMap::default()).collect();
+            table.resize(self.metas.len());
             self.bytes += table.maps_bytes();
         }
     }
@@ -513,19 +625,19 @@ impl Store {
         after < before
     }
 
-    /// Number of entries of a keyspace.
+    /// Number of entries of a keyspace in slots that are held ([`Role`]).
     pub fn len(&self, keyspace: Keyspace) -> usize {
-        self.table(keyspace).map_or(0, |table| table.live)
+        self.table(keyspace).map_or(0, Table::held)
     }
 
-    /// Number of entries of a keyspace that are values.
+    /// Number of entries of a keyspace in slots that are held that are values.
     pub fn values(&self, keyspace: Keyspace) -> usize {
         self.table(keyspace).map_or(0, |table| table.values)
     }
 
-    /// Number of entries of a keyspace that have an expiry: all but values without one.
+    /// Number of entries of a keyspace in slots that are held that have an expiry: all but values without one.
     pub fn expiring(&self, keyspace: Keyspace) -> usize {
-        self.table(keyspace).map_or(0, |table| table.live - table.lasting)
+        self.table(keyspace).map_or(0, |table| table.held() - table.lasting)
     }
 
     /// Whether a keyspace has no entry.
@@ -567,11 +679,12 @@ impl Store {
 }
 
 /// An entry as callers see it.
-pub(crate) fn view_of(base: Base, keyspace: u8, slot: u16, entry: EntryRef<'_>) -> EntryView<'_> {
+pub(crate) fn view_of(base: Base, keyspace: u8, (slot, role): (u16, Role), entry: EntryRef<'_>) -> EntryView<'_> {
     let (rule, _) = entry.key();
     EntryView {
         space: key::space(keyspace, rule.unwrap_or(0)),
         slot,
+        role,
         entry: match entry.value() {
             Some(stored) => Entry::Value(stored),
             None => Entry::Bucket(entry.bucket(base.expiry(entry.expiry()))),

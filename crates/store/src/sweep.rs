@@ -1,6 +1,6 @@
 //! Dropping what has expired, a little at a time.
 
-use crate::arena::Arena;
+use crate::changes::Role;
 use crate::entry::EntryView;
 use crate::expiry::Coarse;
 use crate::key::KEYSPACES;
@@ -82,18 +82,23 @@ impl Store {
         };
         progress.examined += usize::from(page.live);
         let base = self.base;
+        let role = self.metas[local_slot].role;
         let before = map.allocated_bytes();
         let mut values = 0;
         let dropped = map.sweep_page(number, now, &mut shop, &mut self.grave, &mut |entry| {
-            let goes = may_go(view_of(base, keyspace as u8, slot, entry));
-            values += usize::from(goes && entry.value().is_some());
+            let goes = may_go(view_of(base, keyspace as u8, (slot, role), entry));
+            values += i32::from(goes && entry.value().is_some());
             goes
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
         table.pack();
         table.live -= dropped;
+        let is_held = role == Role::Held;
+        if !is_held {
+            table.hidden -= dropped;
+        }
         // Of those that have no expiry none was dropped.
-        table.values -= values;
+        table.count_values(local_slot, is_held, (-values, 0));
         progress.dropped += dropped;
         true
     }
@@ -112,8 +117,7 @@ impl Store {
         let table = &mut self.tables[keyspace];
         if table.live == 0 && !table.maps.is_empty() {
             self.bytes -= table.maps_bytes();
-            table.maps = Box::default();
-            table.arena = Arena::default();
+            table.free_slots();
         }
     }
 }

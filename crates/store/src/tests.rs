@@ -1,6 +1,7 @@
 //! Tests of the whole store.
 
 mod crowds;
+mod follow;
 mod model;
 mod properties;
 mod single;
@@ -25,7 +26,7 @@ fn allocated(store: &Store) -> usize {
     let class = tollgate_values::size_class;
     let mut bytes = class(size_of_val(&*store.metas));
     for table in &store.tables {
-        bytes += class(size_of_val(&*table.maps));
+        bytes += table.maps_bytes();
         table.arena.check();
         let pages = table.maps.iter().map(|map| {
             let numbers = 0..map.pages() as u32;

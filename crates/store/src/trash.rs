@@ -20,10 +20,13 @@ pub struct Trash {
 const SEGMENT_COST: usize = 64;
 
 impl Store {
-    /// Empties a keyspace, or all of them (`None`). The entries are in the trash.
+    /// Empties a keyspace, or all of them (`None`). The entries are in the trash, those of slots that are not held with them.
     pub fn flush(&mut self, keyspace: Option<Keyspace>) -> Trash {
         let mut trash = Trash::default();
         let chosen = keyspace.map(Keyspace::index);
+        if chosen == Some(None) {
+            return trash;
+        }
         for (index, table) in self.tables.iter_mut().enumerate() {
             if chosen.is_some_and(|chosen| chosen != Some(index)) || table.maps.is_empty() {
                 continue;
@@ -35,6 +38,7 @@ impl Store {
             trash.bytes += pages_bytes;
             trash.tables.push((table.maps.into_vec(), table.arena));
         }
+        self.note_flush(chosen.flatten().map(|index| index as u8));
         self.generation += 1;
         trash
     }

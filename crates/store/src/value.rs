@@ -1,6 +1,7 @@
 //! Redis values in the slot maps, beside the buckets.
 
 use crate::blocks::Content;
+use crate::changes::Role;
 use crate::entry::{self, New};
 use crate::expiry::Expiry;
 use crate::key::Key;
@@ -60,7 +61,8 @@ impl Store {
         self.check(place);
         let local = usize::from(place.local_slot);
         let base = self.base;
-        let mark = self.metas[local].changes.wrapping_add(1);
+        let mark = self.metas[local].period;
+        let is_held = self.metas[local].role == Role::Held;
         let table = &mut self.tables[usize::from(place.keyspace)];
         let (map, shop) = table.map_to_change(local, &self.hasher, self.bounds);
         let before = map.allocated_bytes();
@@ -74,14 +76,17 @@ impl Store {
                 (changed, before, stored.expires)
             })?;
             let coarse = base.round_up(expires);
+            let is_listed = entry::mark(bytes) == mark;
             entry::mark_value(bytes, coarse, mark);
             page.min_expiry = page.min_expiry.min(coarse.0);
-            Some((changed, before, expires))
+            Some((changed, before, expires, is_listed))
         });
         self.bytes = self.bytes - before + map.allocated_bytes();
-        let (changed, was, is) = changed?;
-        table.count_expiry(was, is);
-        self.metas[local].changes = mark;
+        let (changed, was, is, is_listed) = changed?;
+        table.count_expiry(local, is_held, was, is);
+        if !is_listed {
+            self.list_marked(place);
+        }
         Some(changed)
     }
 
@@ -90,7 +95,8 @@ impl Store {
         self.check(place);
         let local = usize::from(place.local_slot);
         let coarse = self.base.round_up(expires);
-        let mark = self.metas[local].changes.wrapping_add(1);
+        let mark = self.metas[local].period;
+        let is_held = self.metas[local].role == Role::Held;
         let table = &mut self.tables[usize::from(place.keyspace)];
         let page = table.maps[local].page_mut(place.page);
         let mut view = page.view_mut(&mut table.arena);
@@ -100,10 +106,13 @@ impl Store {
             return false;
         };
         let before = std::mem::replace(&mut stored.expires, expires);
+        let is_listed = entry::mark(bytes) == mark;
         entry::mark_value(bytes, coarse, mark);
         page.min_expiry = page.min_expiry.min(coarse.0);
-        table.count_expiry(before, expires);
-        self.metas[local].changes = mark;
+        table.count_expiry(local, is_held, before, expires);
+        if !is_listed {
+            self.list_marked(place);
+        }
         true
     }
 
@@ -114,7 +123,8 @@ impl Store {
     pub fn insert_value(&mut self, key: &Key, taken: Taken) -> Place {
         debug_assert!(self.find(key).is_none());
         let local = self.local(key.slot());
-        let mark = self.next_mark(local);
+        self.list_key(key, local);
+        let mark = self.metas[local].period;
         let expiry = self.base.round_up(taken.expires);
         let stored = Box::new(StoredValue {
             key: key.bytes().into(),

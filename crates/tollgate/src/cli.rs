@@ -41,6 +41,18 @@ pub struct ServeArguments {
     /// Address of the admin HTTP listener [default: 127.0.0.1:8379]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,
+    /// Address for other nodes, TCP and UDP on one number; `off` for none [default: 127.0.0.1:7379, if it is free]
+    #[arg(long, value_name = "ADDR")]
+    pub peer: Option<String>,
+    /// Host that other nodes are told to reach this one at [default: the one of --peer]
+    #[arg(long, value_name = "HOST")]
+    pub advertise: Option<String>,
+    /// Peer address of a node whose cluster to join; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    pub join: Vec<String>,
+    /// File with the secret that the nodes of the cluster share
+    #[arg(long, value_name = "FILE")]
+    pub cluster_secret_file: Option<String>,
     /// Worker threads [default: one a core]
     #[arg(long, value_name = "N")]
     pub workers: Option<String>,
@@ -53,7 +65,7 @@ pub struct ServeArguments {
     /// Set any configuration key; may be repeated
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     pub set: Vec<String>,
-    /// Listen beyond loopback even without a password
+    /// Listen beyond loopback even without a password or a cluster secret
     #[arg(long)]
     pub insecure: bool,
     /// File that gets one JSON object with the addresses once the node serves
@@ -130,7 +142,7 @@ mod tests {
             "tollgate check k --per 1m --rule free",
             "tollgate check k --limit 1.5 --per 1m",
             "tollgate check k --limit 100 --per 1m --rule free",
-            "tollgate serve --peer 127.0.0.1:7379",
+            "tollgate serve --peers 127.0.0.1:7379",
         ] {
             assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad}");
         }

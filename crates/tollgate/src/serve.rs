@@ -56,10 +56,19 @@ fn environment() -> Result<Vec<(String, String)>, String> {
 
 fn sources(arguments: &ServeArguments, environment: Vec<(String, String)>) -> Sources {
     let insecure = arguments.insecure.then(|| "true".to_owned());
+    let join = (!arguments.join.is_empty()).then(|| arguments.join.join(","));
     let flags = [
         ("--name", "node.name", &arguments.name),
         ("--listen", "listen.default", &arguments.listen),
         ("--admin", "admin.address", &arguments.admin),
+        ("--peer", "cluster.peer", &arguments.peer),
+        ("--advertise", "cluster.advertise", &arguments.advertise),
+        ("--join", "cluster.join", &join),
+        (
+            "--cluster-secret-file",
+            "cluster.secret_file",
+            &arguments.cluster_secret_file,
+        ),
         ("--workers", "node.workers", &arguments.workers),
         ("--lua", "node.lua_dir", &arguments.lua),
         ("--password-file", "auth.password_file", &arguments.password_file),
@@ -97,7 +106,7 @@ mod tests {
     fn every_flag_reaches_its_key() {
         let config = load(
             "tollgate serve --name n --listen 127.0.0.1:1 --admin 127.0.0.1:2 --workers 3 --lua / --ready-file /ready \
-             --insecure --set limits.connections=4 --set log.format=json",
+             --insecure --peer 127.0.0.1:3 --advertise n.example --join a:1 --join [::1]:2 --set limits.connections=4 --set log.format=json",
         )
         .unwrap();
         let value = |path: &str| {
@@ -112,6 +121,9 @@ mod tests {
             ("node.lua_dir", "\"/\""),
             ("node.ready_file", "\"/ready\""),
             ("auth.insecure", "true"),
+            ("cluster.peer", "\"127.0.0.1:3\""),
+            ("cluster.advertise", "\"n.example\""),
+            ("cluster.join", "[\"a:1\", \"[::1]:2\"]"),
             ("limits.connections", "4"),
             ("log.format", "\"json\""),
         ] {

@@ -37,6 +37,7 @@
 //! ```
 
 mod allocation;
+mod carry;
 mod encoding;
 mod hash;
 mod list;
@@ -54,8 +55,10 @@ mod string;
 mod tests;
 mod text;
 mod value;
+pub mod varint;
 
 pub use allocation::size_class;
+pub use carry::{Export, Import, KindChanged, NotAValue};
 pub use encoding::Encoding;
 pub use hash::Hash;
 pub use list::{End, List, PositionSearch, Removal};

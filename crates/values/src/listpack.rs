@@ -110,6 +110,9 @@ impl<const N: usize> Listpack<N> {
         debug_assert!(part.len() <= LISTPACK_ELEMENT_BYTES_MAX);
         let start = (1..N).fold(record.0, |at, _| self.end_of(at));
         let old = start + 1..self.end_of(start);
+        if part.len() == old.len() {
+            return self.bytes[old].copy_from_slice(part);
+        }
         if part.len() > old.len() {
             self.make_room(part.len() - old.len());
         }

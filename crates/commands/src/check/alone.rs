@@ -12,7 +12,7 @@ use tollgate_store::{Expiry, Key, MAX_KEY_BYTES, Numbers, Space, State};
 
 /// A state, copied out of the store or the policies.
 #[derive(Debug, PartialEq)]
-enum Copied {
+pub(crate) enum Copied {
     Numbers(Numbers),
     Bytes(Vec<u8>),
 }
@@ -25,7 +25,7 @@ impl Copied {
         }
     }
 
-    fn of_lua(state: Lua<'_>) -> Self {
+    pub(crate) fn of_lua(state: Lua<'_>) -> Self {
         match state {
             // The policies have at most as many fields as the store takes.
             Lua::Numbers(fields) => Self::Numbers(Numbers::new(fields).unwrap_or_default()),
@@ -33,14 +33,14 @@ impl Copied {
         }
     }
 
-    fn lua(&self) -> Lua<'_> {
+    pub(crate) fn lua(&self) -> Lua<'_> {
         match self {
             Self::Numbers(numbers) => Lua::Numbers(numbers),
             Self::Bytes(bytes) => Lua::Bytes(bytes),
         }
     }
 
-    fn store(&self) -> State<'_> {
+    pub(crate) fn store(&self) -> State<'_> {
         match self {
             Self::Numbers(numbers) => State::Numbers(*numbers),
             Self::Bytes(bytes) => State::Blob(bytes),
@@ -59,7 +59,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    fn stored(&self) -> Stored<'_> {
+    pub(crate) fn stored(&self) -> Stored<'_> {
         Stored {
             params: self.params,
             state: self.state.lua(),
@@ -73,9 +73,12 @@ impl Shard {
         if key.len() > MAX_KEY_BYTES {
             return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
         }
-        self.store
-            .key(space, key)
-            .map_err(|e| CommandError::Other(e.to_string()))
+        // The commands of a script mostly have one key in common.
+        let prepared = match self.is_in_run() {
+            true => self.store.key_again(&mut self.key_memo.borrow_mut(), space, key),
+            false => self.store.key(space, key),
+        };
+        prepared.map_err(|e| CommandError::Other(e.to_string()))
     }
 
     /// The clock of the key's slot, and how far it is ahead of the node's.
@@ -137,7 +140,25 @@ impl Shard {
 
     /// Decides one check on its own.
     pub(crate) fn decide_alone(&mut self, env: &Env, order: &Order, key: &[u8]) -> Result<Shown, CommandError> {
-        let key = self.bucket_key(order.space(env.db), key)?;
+        let space = order.space(env.db);
+        let shown = self.decide_in(env, order, space, key)?;
+        if shown.decision.allowed && !order.peek && self.has_journals() {
+            let params = self.intern(order.policy, order.quota)?;
+            let key = self.bucket_key(space, key)?;
+            self.journal_admitted(&key, params, order.cost);
+        }
+        Ok(shown)
+    }
+
+    /// As [`Shard::decide_alone`], on the bucket of that space, and noted in no journal.
+    pub(crate) fn decide_in(
+        &mut self,
+        env: &Env,
+        order: &Order,
+        space: Space,
+        key: &[u8],
+    ) -> Result<Shown, CommandError> {
+        let key = self.bucket_key(space, key)?;
         self.expect_no_value(env, &key)?;
         let params = self.intern(order.policy, order.quota)?;
         let mut live = self.live(&key);
@@ -311,6 +332,9 @@ pub(crate) fn rl_refund(
             params,
         };
         shard.store_state(&key, kept, state.store())?;
+        if shard.has_journals() {
+            shard.journal_returned(&key, Some(amount.get()));
+        }
     }
     let live = shard.live(&key);
     let peeked = shard

@@ -3,7 +3,7 @@
 use super::{Order, Shape, Subject};
 use crate::shard::{Shard, burst_rule};
 use crate::{CommandError, Env};
-use tollgate_limiter::{Burst, Cost, Decision, Limit, Quota, Window};
+use tollgate_limiter::{Burst, Cost, Decision, Limit, OnFailure, Quota, Window};
 use tollgate_script::{Fault, PolicyId};
 
 /// A check with its values already in range.
@@ -79,6 +79,7 @@ impl Shard {
             cost: check.cost.get(),
             peek: check.peek,
             shape: Shape::RlCheck,
+            on_failure: OnFailure::Local,
         };
         let shown = self
             .decide_alone(env, &order, &check.key)

@@ -7,13 +7,14 @@ mod parse;
 mod queue;
 mod reply;
 
-pub(crate) use alone::{rl_refund, rl_reset};
+pub(crate) use alone::{Copied, rl_refund, rl_reset};
 pub use direct::{DirectAgainst, DirectAnswer, DirectCheck};
 pub(crate) use memo::OrderMemo;
 pub(crate) use parse::{cl_throttle, rl_check};
 pub use queue::{CheckQueue, Flow};
+pub(crate) use reply::{Shown, write};
 
-use tollgate_limiter::Quota;
+use tollgate_limiter::{OnFailure, Quota};
 use tollgate_script::PolicyId;
 
 /// The bucket that a check means.
@@ -49,4 +50,6 @@ pub struct Order {
     pub cost: u64,
     pub peek: bool,
     pub shape: Shape,
+    /// What happens when nobody who has the bucket can be asked.
+    pub on_failure: OnFailure,
 }

@@ -94,7 +94,9 @@ pub(crate) fn rl_check(shard: &mut Shard, request: Request<'_>) -> Result<Order,
             ));
         }
         let (number, policy, quota) = shard.rule(id)?;
+        let rule = shard.rules().by_number(number);
         return Ok(Order {
+            on_failure: rule.map_or(OnFailure::Local, |rule| rule.on_failure),
             subject: Subject::Rule(number),
             policy,
             quota,
@@ -110,6 +112,7 @@ pub(crate) fn rl_check(shard: &mut Shard, request: Request<'_>) -> Result<Order,
     let info = shard.policies().info(policy);
     let quota = Quota::new(limit, per, options.burst, burst_rule(info), &info.name)?;
     Ok(Order {
+        on_failure: options.on_failure.unwrap_or(OnFailure::Local),
         subject: Subject::Plain,
         policy,
         quota,
@@ -162,6 +165,7 @@ pub(crate) fn cl_throttle(shard: &mut Shard, request: Request<'_>) -> Result<Ord
         quantity => (quantity, false, Shape::Throttle),
     };
     Ok(Order {
+        on_failure: OnFailure::Local,
         subject: Subject::Plain,
         policy,
         quota,

@@ -332,6 +332,9 @@ impl Shard {
         let decided = count_decided(asked, &self.batch);
         note_full_at(pending, &asked[..decided], buckets, &self.batch);
         self.write_back(&keys, buckets);
+        if self.has_journals() {
+            self.journal_batch(&keys, pending, &asked[..decided], buckets);
+        }
         for (check, asked) in pending.iter().zip(&asked[..decided]) {
             self.answer(env, check, asked, buckets, out);
             if *track_ends {
@@ -428,6 +431,20 @@ impl Shard {
                 params: after.params,
             };
             bucket.refused = self.store_state(&keys[usize::from(bucket.first)], kept, state).is_err();
+        }
+    }
+
+    /// Notes what was admitted, for the slots whose journal is on.
+    #[cold]
+    fn journal_batch(&mut self, keys: &Keys<'_>, pending: &[Pending], asked: &[Asked], buckets: &[Bucket]) {
+        for ((key, check), asked) in keys.iter().zip(pending).zip(asked) {
+            if let Asked::Op { op, bucket } = *asked
+                && !check.peek
+                && !buckets[usize::from(bucket)].refused
+                && self.batch.outcome(op).is_ok_and(|outcome| outcome.allowed)
+            {
+                self.journal_admitted(key, check.params, check.cost);
+            }
         }
     }
 

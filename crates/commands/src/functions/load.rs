@@ -215,7 +215,7 @@ fn read_restore(functions: &Functions, request: Request<'_>) -> Result<Asked, Co
 struct LoadHost<'a>(Option<&'a mut Registering>);
 
 impl Host for LoadHost<'_> {
-    fn call(&mut self, _: &[&[u8]], _: Resp, reply: &mut Tape) -> HostAnswer {
+    fn call(&mut self, _: Request<'_>, _: Resp, reply: &mut Tape) -> HostAnswer {
         reply.error(b"ERR redis.call cannot be used here");
         HostAnswer::Replied
     }

@@ -26,6 +26,9 @@ impl Shard {
             KeyspaceOp::Len { db } => KeyspaceAnswer::Len(self.store.len(Keyspace::Db(*db))),
             KeyspaceOp::Flush { db } => {
                 self.note_flush(*db);
+                if self.has_journals() {
+                    self.journal_flushed(db.map(Keyspace::Db));
+                }
                 let trash = self.store.flush(db.map(Keyspace::Db));
                 if trash.bytes() > 0 {
                     self.trash.push(trash);

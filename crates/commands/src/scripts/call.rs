@@ -13,8 +13,8 @@ use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, 
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_eval::{Host, HostAnswer, LogLevel, Registration, ReplySink, Resp, Tape, thread_time};
-use tollgate_protocol::{ArgRange, Proto, ReplyWriter, Request};
-use tollgate_store::{MAX_KEY_BYTES, Space};
+use tollgate_protocol::{Proto, ReplyWriter, Request};
+use tollgate_store::{MAX_KEY_BYTES, Role, Space};
 
 /// Bytes for monitors that a script collects until it is done; of one with more, monitors may read again what it does once more.
 const SHOWN_MAX_BYTES: usize = 1 << 20;
@@ -64,7 +64,8 @@ impl Patience {
 pub(crate) struct CallMemory {
     known: Known,
     queue: CheckQueue,
-    scratch: Scratch,
+    /// For commands about the connection, while it is as new but for its database and protocol.
+    session: Option<Box<Session>>,
 }
 
 /// Commands that scripts have called lately, and what a script may do with them, by the name as the script has it.
@@ -84,6 +85,18 @@ struct KnownCommand {
 struct PlainCommand {
     spec: &'static Spec,
     is_write: bool,
+    /// Its keys are argument 1 alone, in the selected database.
+    has_one_key: bool,
+}
+
+impl PlainCommand {
+    fn of(spec: &'static Spec) -> Self {
+        Self {
+            spec,
+            is_write: spec.has_flag("write"),
+            has_one_key: spec.keys == (1, 1, 1) && spec.counted == 0 && !spec.name.starts_with("rl."),
+        }
+    }
 }
 
 impl Known {
@@ -94,13 +107,6 @@ impl Known {
         let hash = byte(0) ^ byte(1) << 1 ^ byte(3) << 2 ^ name.len();
         &mut self.0[hash % KNOWN_COMMANDS]
     }
-}
-
-/// Memory of one call.
-#[derive(Default)]
-struct Scratch {
-    bytes: Vec<u8>,
-    args: Vec<ArgRange>,
 }
 
 impl<'a> Calls<'a> {
@@ -131,14 +137,40 @@ impl<'a> Calls<'a> {
 
     /// Ends it: the memory is for the next.
     pub(crate) fn end(self) {
-        let mut memory = self.memory;
-        memory.shrink();
-        self.host.call_memory.set(Some(memory));
+        self.host.call_memory.set(Some(self.memory));
+    }
+
+    /// Notes that the run asks for a key; whether it may use it now. If not, what it has to wait for is noted.
+    fn reach(&mut self, space: Space, key: &[u8]) -> Result<bool, CommandError> {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
+        }
+        if !self.shard.is_usable(space, key, self.id) {
+            if !self.names.iter().any(|names| names.lacks(space, key)) || self.shard.is_own(key) {
+                let key = key.into();
+                self.needs = Some(Needs::Key(KeyNeed { space, key }));
+                return Ok(false);
+            }
+            self.shard.admit_nothing(space, key, self.id);
+        }
+        self.touched.add(key);
+        Ok(true)
+    }
+
+    /// As [`Calls::reach`], for all keys of a command.
+    fn reach_all(&mut self, env: &Env, spec: &Spec, request: Request<'_>) -> Result<bool, CommandError> {
+        for position in spec.key_positions(request) {
+            let space = self.shard.space_of(env, spec, request, position);
+            if !self.reach(space, request.arg(position))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Runs a command and leaves its reply in `out`.
     fn run(&mut self, request: Request<'_>, resp: Resp, out: &mut Vec<u8>) -> Result<HostAnswer, CommandError> {
-        let spec = self.resolve(request)?;
+        let PlainCommand { spec, has_one_key, .. } = self.resolve(request)?;
         let env = Env {
             proto: match resp {
                 Resp::Two => Proto::Resp2,
@@ -146,23 +178,12 @@ impl<'a> Calls<'a> {
             },
             ..self.env
         };
-        for position in spec.key_positions(request) {
-            let key = request.arg(position);
-            if key.len() > MAX_KEY_BYTES {
-                return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
-            }
-            let space = self.shard.space_of(&env, spec, request, position);
-            if !self.shard.is_usable(space, key, self.id) {
-                if self.names.iter().any(|names| names.lacks(space, key)) && !self.shard.is_own(key) {
-                    self.shard.admit_nothing(space, key, self.id);
-                    self.touched.add(key);
-                    continue;
-                }
-                let key = key.into();
-                self.needs = Some(Needs::Key(KeyNeed { space, key }));
-                return Ok(HostAnswer::Elsewhere);
-            }
-            self.touched.add(key);
+        let may_go_on = match has_one_key {
+            true => self.reach(Space::Db(env.db), request.arg(1))?,
+            false => self.reach_all(&env, spec, request)?,
+        };
+        if !may_go_on {
+            return Ok(HostAnswer::Elsewhere);
         }
         if let Some(shown) = &mut self.shown
             && is_shown(spec)
@@ -174,16 +195,24 @@ impl<'a> Calls<'a> {
         }
         match spec.run {
             Run::Connection(run) => {
-                let session = self.session.get_or_insert_with(|| Box::new(Session::of_script(env.db)));
-                session.proto = env.proto;
-                run(&mut ConnectionCall {
-                    session,
+                // What TIME was given is as new after it.
+                let stays_new = spec.name == "time" && self.session.is_none();
+                let kept = self.session.take().or_else(|| self.memory.session.take());
+                let mut session = kept.unwrap_or_else(|| Box::new(Session::of_script(env.db)));
+                (session.db, session.proto) = (env.db, env.proto);
+                let done = run(&mut ConnectionCall {
+                    session: &mut session,
                     node: self.node,
                     env: &env,
                     request,
                     out,
-                })?;
+                });
                 self.env.db = session.db;
+                match stays_new {
+                    true => self.memory.session = Some(session),
+                    false => self.session = Some(session),
+                }
+                done?;
             }
             Run::Keyspace(KeyspaceCommand::FlushAll | KeyspaceCommand::FlushDb) => {
                 // It could not be taken back.
@@ -248,13 +277,13 @@ impl<'a> Calls<'a> {
         HostAnswer::Replied
     }
 
-    fn resolve(&mut self, request: Request<'_>) -> Result<&'static Spec, CommandError> {
+    fn resolve(&mut self, request: Request<'_>) -> Result<PlainCommand, CommandError> {
         let known = self.memory.known.of(request.arg(0));
         if let Some(plain) = known.plain.filter(|_| known.last.is(request.arg(0)))
             && plain.spec.takes(request.len())
             && !(plain.is_write && self.read_only)
         {
-            return Ok(plain.spec);
+            return Ok(plain);
         }
         known.plain = None;
         let (spec, _) = self
@@ -270,72 +299,39 @@ impl<'a> Calls<'a> {
         if spec.has_flag("noscript") || matches!(spec.run, Run::Script(_)) {
             return Err(CommandError::Refused("This Redis command is not allowed from script"));
         }
-        let is_write = spec.has_flag("write");
-        if self.read_only && is_write {
+        let plain = PlainCommand::of(spec);
+        if self.read_only && plain.is_write {
             return Err(CommandError::Refused(
                 "Write commands are not allowed from read-only scripts.",
             ));
         }
         if spec.subcommands.is_empty() && !spec.name.contains('|') {
-            known.plain = Some(PlainCommand { spec, is_write });
+            known.plain = Some(plain);
         }
-        Ok(spec)
-    }
-}
-
-impl CallMemory {
-    /// Gives back what one large call needed.
-    fn shrink(&mut self) {
-        let Scratch { bytes, args } = &mut self.scratch;
-        bytes.shrink_to(KEPT_BYTES_MAX);
-        args.shrink_to(KEPT_BYTES_MAX / size_of::<ArgRange>());
-    }
-}
-
-/// Bytes that each buffer of [`CallMemory`] keeps.
-const KEPT_BYTES_MAX: usize = 64 * 1024;
-
-impl Scratch {
-    fn set(&mut self, arguments: &[&[u8]]) {
-        self.bytes.clear();
-        self.args.clear();
-        for argument in arguments {
-            let start = self.bytes.len() as u32;
-            self.bytes.extend_from_slice(argument);
-            self.args.push(ArgRange {
-                start,
-                // Together they are below 4 GiB, see `call`.
-                end: self.bytes.len() as u32,
-            });
-        }
+        Ok(plain)
     }
 }
 
 impl Host for Calls<'_> {
-    fn call(&mut self, arguments: &[&[u8]], resp: Resp, tape: &mut Tape) -> HostAnswer {
-        // One string may be given many times.
-        let bytes = arguments
-            .iter()
-            .fold(0, |sum: usize, argument| sum.saturating_add(argument.len()));
-        // So much can be one string, or what a script has in its memory; and positions in it have 32 bits.
-        let bytes_max = self.shard.string_bytes_max.max(self.host.limits.memory_bytes);
-        if bytes > bytes_max.min(u32::MAX as usize) {
-            self.shard.stats.strings_too_long += 1;
-            tape.error(CommandError::StringTooLong.to_string().as_bytes());
-            return HostAnswer::Replied;
-        }
-        let mut scratch = std::mem::take(&mut self.memory.scratch);
-        scratch.set(arguments);
-        let answer = match self.run(Request::new(&scratch.bytes, &scratch.args), resp, tape.wire()) {
+    fn call(&mut self, request: Request<'_>, resp: Resp, tape: &mut Tape) -> HostAnswer {
+        match self.run(request, resp, tape.wire()) {
             Ok(answer) => answer,
             Err(error) => {
                 tape.wire().clear();
                 tape.error(error.to_string().as_bytes());
                 HostAnswer::Replied
             }
-        };
-        self.memory.scratch = scratch;
-        answer
+        }
+    }
+
+    fn admit_arguments(&mut self, bytes: usize) -> Result<(), Vec<u8>> {
+        // So much can be one string, or what a script has in its memory; and positions in it have 32 bits.
+        let bytes_max = self.shard.string_bytes_max.max(self.host.limits.memory_bytes);
+        if bytes > bytes_max.min(u32::MAX as usize) {
+            self.shard.stats.strings_too_long += 1;
+            return Err(CommandError::StringTooLong.to_string().into_bytes());
+        }
+        Ok(())
     }
 
     fn may_call(&mut self, arguments: &[&[u8]]) -> Option<bool> {
@@ -367,7 +363,11 @@ impl Shard {
     /// Whether a key is of a slot of this shard.
     fn is_own(&self, key: &[u8]) -> bool {
         let slots = self.store().slots();
-        slots.len() == usize::from(tollgate_store::SLOTS) || slots.contains(&tollgate_store::slot_of(key))
+        if slots.len() == usize::from(tollgate_store::SLOTS) && self.store().holds_all() {
+            return true;
+        }
+        let slot = tollgate_store::slot_of(key);
+        slots.contains(&slot) && self.store().role(slot) == Role::Held
     }
 
     /// Whether a run can use a key here now: it is this shard's and free, or the run's guest.

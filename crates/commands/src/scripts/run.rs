@@ -309,11 +309,10 @@ impl ScriptRun {
             }
             self.touched.add(key);
         }
-        let keys: smallvec::SmallVec<[&[u8]; 8]> = args.iter().take(self.keys).collect();
-        let arguments: smallvec::SmallVec<[&[u8]; 16]> = args.iter().skip(self.keys).collect();
+        let (keys, arguments) = (args.iter().take(self.keys), args.iter().skip(self.keys));
         Ok(match &self.program {
-            Program::Script(compiled) => host.engine.start(&compiled.script, &keys, &arguments),
-            Program::Function(callable) => host.engine.call(&callable.library.code, &keys, &arguments),
+            Program::Script(compiled) => host.engine.start(&compiled.script, keys, arguments),
+            Program::Function(callable) => host.engine.call(&callable.library.code, keys, arguments),
             Program::Load(_) => unreachable!("a library is loaded by `load_slice`"),
         })
     }

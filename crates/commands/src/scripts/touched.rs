@@ -18,6 +18,10 @@ pub(crate) struct Touched {
 impl Touched {
     /// Adds a key; whether it was not there.
     pub(crate) fn add(&mut self, key: &[u8]) -> bool {
+        // Most scripts have one key, or ask for one several times.
+        if self.last() == Some(key) {
+            return false;
+        }
         if self.ends.len() < LISTED_MAX {
             if self.iter().any(|other| other == key) {
                 return false;
@@ -36,6 +40,12 @@ impl Touched {
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
         true
+    }
+
+    fn last(&self) -> Option<&[u8]> {
+        let end = *self.ends.last()?;
+        let start = self.ends.len().checked_sub(2).map_or(0, |before| self.ends[before]);
+        Some(&self.bytes[start..end])
     }
 
     /// The keys, in the order in which they came.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tollgate_eval::{
     Engine, EngineLimits, Host, HostAnswer, LogLevel, Outcome, ReplySink, Resp, Run, ScriptError, Tape,
 };
+use tollgate_protocol::Request;
 
 /// Keys in a map, and commands that answer with each type.
 #[derive(Default)]
@@ -19,12 +20,13 @@ pub struct FakeHost {
 }
 
 impl Host for FakeHost {
-    fn call(&mut self, arguments: &[&[u8]], _: Resp, reply: &mut Tape) -> HostAnswer {
+    fn call(&mut self, request: Request<'_>, _: Resp, reply: &mut Tape) -> HostAnswer {
+        let arguments: Vec<&[u8]> = request.iter().collect();
         self.calls += 1;
         if self.is_elsewhere {
             return HostAnswer::Elsewhere;
         }
-        match arguments {
+        match &arguments[..] {
             [b"GET", key] => match self.values.get(*key) {
                 Some(value) => reply.bulk(value),
                 None => reply.null(),

@@ -42,6 +42,17 @@ impl ListenAddress {
     }
 }
 
+/// Whether and where to listen for peers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerListen {
+    /// At the default address; a node that joins nobody does without if that is taken.
+    IfFree,
+    /// Not at all: a node that no other can join.
+    Off,
+    /// There.
+    At(ListenAddress),
+}
+
 impl From<SocketAddr> for ListenAddress {
     fn from(socket: SocketAddr) -> Self {
         Self {

@@ -116,6 +116,31 @@ pub enum ConfigError {
         /// How many there may be.
         rules_max: usize,
     },
+    /// A listener that other machines' nodes can reach, and no cluster secret.
+    #[error(
+        "cluster.peer = {address} can be reached from other machines, and there is no cluster secret: give \
+         --cluster-secret-file, listen on 127.0.0.1, or say --insecure"
+    )]
+    ExposedToPeers {
+        /// The address.
+        address: String,
+    },
+    /// A node to join on another machine, which cannot reach this one.
+    #[error(
+        "cluster.join names {seed}, and cluster.peer = {address} can only be reached from this machine: give --peer"
+    )]
+    PeerOnLoopback {
+        /// The address that peers would have to reach.
+        address: String,
+        /// The node to join.
+        seed: String,
+    },
+    /// A node to join, and no address for peers.
+    #[error("cluster.join names {seed}, and cluster.peer is off")]
+    JoinWithoutPeer {
+        /// The node to join.
+        seed: String,
+    },
     /// The password file holds no usable password.
     #[error("{} ({key}): {reason}", path.display())]
     Password {
@@ -124,7 +149,7 @@ pub enum ConfigError {
         /// The key or flag that names it.
         key: &'static str,
         /// What is wrong.
-        reason: &'static str,
+        reason: String,
     },
     /// A listener that others can reach, and no password.
     #[error(

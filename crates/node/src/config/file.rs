@@ -76,6 +76,7 @@ fn raw<'a>(value: &'a DeValue<'_>) -> Raw<'a> {
             Ok(number) => Raw::Integer(number),
             Err(_) => Raw::Other("integer of more than 64 bits"),
         },
+        DeValue::Array(items) => Raw::List(items),
         other => Raw::Other(other.type_str()),
     }
 }

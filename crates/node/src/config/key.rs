@@ -3,10 +3,11 @@
 //! A section is declared once, with [`section!`]: the file reader, the environment names, `--set`, `--print-config` and
 //! the texts of errors all read that declaration.
 
-use super::address::ListenAddress;
+use super::address::{ListenAddress, PeerListen};
 use super::log_filter;
 use std::fmt;
 use tollgate_limiter::parse_duration;
+use toml::de::DeArray;
 
 /// One configuration key.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,6 +45,12 @@ pub enum Kind {
     Path,
     /// `host:port` to listen on.
     Address,
+    /// `host:port` to listen on for peers, `off`, or empty.
+    PeerAddress,
+    /// A host's name or address, without a port; may be empty.
+    Host,
+    /// `host:port` of other nodes: an array, or text with commas between them.
+    Seeds,
     /// A level of logging, or a filter by module.
     LogFilter,
     /// `true` or `false`.
@@ -61,7 +68,7 @@ pub enum Kind {
 }
 
 /// A value as it was written.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Raw<'a> {
     /// From the environment or the command line, where everything is text.
     Plain(&'a str),
@@ -71,6 +78,8 @@ pub enum Raw<'a> {
     Integer(i64),
     /// A TOML boolean.
     Flag(bool),
+    /// A TOML array.
+    List(&'a DeArray<'a>),
     /// Something that no key takes; its TOML type's name.
     Other(&'static str),
 }
@@ -78,10 +87,13 @@ pub enum Raw<'a> {
 /// A checked value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of a [`Kind::Text`], [`Kind::Path`], [`Kind::LogFilter`] or [`Kind::Choice`].
+    /// Of a [`Kind::Text`], [`Kind::Path`], [`Kind::Host`], [`Kind::LogFilter`] or [`Kind::Choice`], and of a [`Kind::PeerAddress`] that is
+    /// no address.
     Text(String),
-    /// Of a [`Kind::Address`].
+    /// Of a [`Kind::Address`] or a [`Kind::PeerAddress`].
     Address(ListenAddress),
+    /// Of a [`Kind::Seeds`].
+    List(Vec<String>),
     /// Of a [`Kind::Flag`].
     Flag(bool),
     /// Of all kinds that are numbers.
@@ -94,6 +106,13 @@ impl Value {
         match self {
             Value::Text(text) => toml::Value::String(text.clone()).to_string(),
             Value::Address(address) => toml::Value::String(address.to_string()).to_string(),
+            Value::List(items) => {
+                let items: Vec<String> = items
+                    .iter()
+                    .map(|item| toml::Value::String(item.clone()).to_string())
+                    .collect();
+                format!("[{}]", items.join(", "))
+            }
             Value::Flag(flag) => flag.to_string(),
             Value::Number(number) => number.to_string(),
         }
@@ -106,6 +125,7 @@ impl fmt::Display for Value {
         match self {
             Value::Text(text) => f.write_str(text),
             Value::Address(address) => address.fmt(f),
+            Value::List(items) => f.write_str(&items.join(",")),
             Value::Flag(flag) => flag.fmt(f),
             Value::Number(number) => number.fmt(f),
         }
@@ -116,6 +136,11 @@ impl Kind {
     /// Checks a value. The error says what it must be and what it is.
     pub fn check(self, raw: Raw<'_>) -> Result<Value, String> {
         if let (Kind::Address, Raw::Plain(text) | Raw::String(text)) = (self, raw) {
+            return ListenAddress::parse(text).map(Value::Address);
+        }
+        if let (Kind::PeerAddress, Raw::Plain(text) | Raw::String(text)) = (self, raw)
+            && !matches!(text, "" | PEER_OFF)
+        {
             return ListenAddress::parse(text).map(Value::Address);
         }
         if let (Kind::LogFilter, Raw::Plain(text) | Raw::String(text)) = (self, raw) {
@@ -131,6 +156,9 @@ impl Kind {
             Kind::Text => "text on one line".to_owned(),
             Kind::Path => "a path".to_owned(),
             Kind::Address => "an address such as 127.0.0.1:6379".to_owned(),
+            Kind::PeerAddress => "an address such as 127.0.0.1:7379, off or empty".to_owned(),
+            Kind::Host => "a host name or an IP address, without a port".to_owned(),
+            Kind::Seeds => "addresses such as node-1:7379, with commas between them or as an array".to_owned(),
             Kind::LogFilter => log_filter::EXPECTED.to_owned(),
             Kind::Flag => "true or false".to_owned(),
             Kind::Choice(words) => words.join(" or "),
@@ -161,6 +189,16 @@ impl Kind {
             }
             // `check` has parsed those that are text.
             Kind::Address => None,
+            // And here those that are addresses.
+            Kind::PeerAddress => {
+                let text = raw.text().filter(|text| matches!(*text, "" | PEER_OFF))?;
+                Some(Value::Text(text.to_owned()))
+            }
+            Kind::Host => raw
+                .text()
+                .filter(|text| is_host(text))
+                .map(|text| Value::Text(text.to_owned())),
+            Kind::Seeds => raw.seeds().map(Value::List),
             Kind::Flag => match raw {
                 Raw::Flag(flag) => Some(Value::Flag(flag)),
                 Raw::Plain(text) => text.parse().ok().map(Value::Flag),
@@ -182,13 +220,27 @@ impl Raw<'_> {
         }
     }
 
+    fn seeds(&self) -> Option<Vec<String>> {
+        let seeds: Vec<&str> = match self {
+            Raw::Plain("") | Raw::String("") => Vec::new(),
+            Raw::Plain(text) | Raw::String(text) => text.split(',').map(str::trim).collect(),
+            Raw::List(items) => items
+                .iter()
+                .map(|item| item.get_ref().as_str())
+                .collect::<Option<_>>()?,
+            _ => return None,
+        };
+        let usable = seeds.len() <= SEEDS_MAX && seeds.iter().all(|seed| is_seed(seed));
+        usable.then(|| seeds.into_iter().map(str::to_owned).collect())
+    }
+
     /// A whole number in the range; text goes through `with_unit` unless it is plain digits from outside a file.
     fn number(self, range: std::ops::RangeInclusive<u64>, with_unit: impl Fn(&str) -> Option<u64>) -> Option<Value> {
         let number = match self {
             Raw::Integer(number) => u64::try_from(number).ok(),
             Raw::Plain(text) => parse_digits(text).or_else(|| with_unit(text)),
             Raw::String(text) => with_unit(text),
-            Raw::Flag(_) | Raw::Other(_) => None,
+            Raw::Flag(_) | Raw::List(_) | Raw::Other(_) => None,
         }?;
         range.contains(&number).then_some(Value::Number(number))
     }
@@ -204,9 +256,37 @@ impl Raw<'_> {
             }
             Raw::Integer(number) => number.to_string(),
             Raw::Flag(flag) => flag.to_string(),
+            Raw::List(_) => "a TOML array".to_owned(),
             Raw::Other(kind) => format!("a TOML {kind}"),
         }
     }
+}
+
+/// What turns the listener for peers off.
+const PEER_OFF: &str = "off";
+/// The most nodes that can be named to join.
+const SEEDS_MAX: usize = 64;
+/// The longest host name.
+const HOST_BYTES_MAX: usize = 255;
+
+fn is_host(text: &str) -> bool {
+    let inside = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    inside.parse::<std::net::IpAddr>().is_ok()
+        || text.len() <= HOST_BYTES_MAX
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+}
+
+/// `host:port`, the port not 0.
+fn is_seed(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        let port = parse_digits(port).is_some_and(|port| (1..=65_535).contains(&port));
+        port && !host.is_empty() && is_host(host) && (!host.contains(':') || host.starts_with('['))
+    })
 }
 
 /// Plain digits: no sign, no blank. `u64::from_str` takes a plus sign, so it is not enough.
@@ -329,6 +409,38 @@ impl Field for ListenAddress {
 
     fn to_value(&self) -> Value {
         Value::Address(self.clone())
+    }
+}
+
+impl Field for Vec<String> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        Value::List(self.clone())
+    }
+}
+
+impl Field for PeerListen {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Address(address) => Some(Self::At(address)),
+            Value::Text(text) if text.is_empty() => Some(Self::IfFree),
+            Value::Text(text) if text == PEER_OFF => Some(Self::Off),
+            _ => None,
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Self::IfFree => Value::Text(String::new()),
+            Self::Off => Value::Text(PEER_OFF.to_owned()),
+            Self::At(address) => Value::Address(address.clone()),
+        }
     }
 }
 

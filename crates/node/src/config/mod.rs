@@ -14,18 +14,20 @@ mod print;
 mod sections;
 mod sources;
 
-pub use address::ListenAddress;
+pub use address::{ListenAddress, PeerListen};
 pub use error::{ConfigError, Origin};
 pub use key::{Key, Kind, Value};
 pub use log_filter::parse_log_filter;
-pub use password::Password;
+pub use password::{ClusterSecret, Password};
 pub use sections::{
-    ADMIN_PORT, Admin, Auth, LISTEN_PORT, Listen, Log, LogFormat, Node, Policy, Script, Slowlog, Storage, WhenFull,
+    ADMIN_PORT, Admin, Auth, Cluster, LISTEN_PORT, Listen, Log, LogFormat, Node, PEER_PORT, Policy, Script, Slowlog,
+    Storage, WhenFull,
 };
 pub use sources::{FlagValue, Sources, VARIABLE_CONFIG, VARIABLE_PREFIX};
 
 use crate::limits::Limits;
 use key::{Raw, Section};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use tollgate_limiter::RuleSet;
 
@@ -40,6 +42,8 @@ pub struct Config {
     pub admin: Admin,
     /// `[auth]`
     pub auth: Auth,
+    /// `[cluster]`
+    pub cluster: Cluster,
     /// `[storage]`
     pub storage: Storage,
     /// `[policy]`
@@ -58,13 +62,15 @@ pub struct Config {
     rule_lines: Vec<usize>,
     /// What `auth.password_file` holds.
     pub password: Option<Password>,
+    /// What `cluster.secret_file` holds.
+    pub cluster_secret: Option<ClusterSecret>,
     /// The file it was read from, if any.
     pub file: Option<PathBuf>,
 }
 
 /// Names of sections, in the order in which they are printed.
-const SECTIONS: [&str; 10] = [
-    "node", "listen", "admin", "auth", "storage", "policy", "script", "limits", "slowlog", "log",
+const SECTIONS: [&str; 11] = [
+    "node", "listen", "admin", "auth", "cluster", "storage", "policy", "script", "limits", "slowlog", "log",
 ];
 
 impl Config {
@@ -74,6 +80,7 @@ impl Config {
             "listen" => &self.listen,
             "admin" => &self.admin,
             "auth" => &self.auth,
+            "cluster" => &self.cluster,
             "storage" => &self.storage,
             "policy" => &self.policy,
             "script" => &self.script,
@@ -90,6 +97,7 @@ impl Config {
             "listen" => &mut self.listen,
             "admin" => &mut self.admin,
             "auth" => &mut self.auth,
+            "cluster" => &mut self.cluster,
             "storage" => &mut self.storage,
             "policy" => &mut self.policy,
             "script" => &mut self.script,
@@ -223,6 +231,11 @@ impl Config {
             Some(path) => Some(Password::read(path, "auth.password_file")?),
             None => None,
         };
+        self.cluster_secret = match &self.cluster.secret_file {
+            Some(path) => Some(ClusterSecret::read(path, "cluster.secret_file")?),
+            None => None,
+        };
+        self.check_peer()?;
         if self.password.is_none() && !self.auth.insecure {
             for (key, address) in [
                 ("listen.default", &self.listen.default),
@@ -237,6 +250,41 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Whether the listener for peers is safe, and fit for the nodes to join.
+    fn check_peer(&self) -> Result<(), ConfigError> {
+        let seeds = &self.cluster.join;
+        if self.cluster.peer == PeerListen::Off {
+            return match seeds.first() {
+                None => Ok(()),
+                Some(seed) => Err(ConfigError::JoinWithoutPeer { seed: seed.clone() }),
+            };
+        }
+        let address = self.peer_address();
+        let is_elsewhere = |seed: &&String| {
+            let seed: Option<SocketAddr> = seed.parse().ok();
+            seed.is_some_and(|seed| !seed.ip().to_canonical().is_loopback())
+        };
+        match seeds.iter().find(is_elsewhere) {
+            Some(seed) if address.is_loopback() => Err(ConfigError::PeerOnLoopback {
+                address: address.to_string(),
+                seed: seed.clone(),
+            }),
+            _ if !address.is_loopback() && self.cluster_secret.is_none() && !self.auth.insecure => {
+                let address = address.to_string();
+                Err(ConfigError::ExposedToPeers { address })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where to listen for peers, unless that is off.
+    pub fn peer_address(&self) -> ListenAddress {
+        match &self.cluster.peer {
+            PeerListen::At(address) => address.clone(),
+            PeerListen::IfFree | PeerListen::Off => SocketAddr::from((Ipv4Addr::LOCALHOST, PEER_PORT)).into(),
+        }
     }
 }
 

@@ -50,7 +50,9 @@ fn range(kind: Kind) -> Option<String> {
         }
         Kind::Choice(words) => Some(format!("One of: {}", words.join(", "))),
         Kind::Flag => Some("true or false".to_owned()),
-        Kind::Text | Kind::Path | Kind::Address | Kind::LogFilter => None,
+        Kind::Text | Kind::Path | Kind::Address | Kind::PeerAddress | Kind::Host | Kind::Seeds | Kind::LogFilter => {
+            None
+        }
     }
 }
 

@@ -1,14 +1,17 @@
 //! Every configuration key that is not a bound of `[limits]`: those are in [`crate::limits`].
 
-use super::address::ListenAddress;
+use super::address::{ListenAddress, PeerListen};
 use super::key::{Kind, choice, section};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use tollgate_cluster::MAX_WEIGHT;
 
 /// The port of the Redis protocol.
 pub const LISTEN_PORT: u16 = 6379;
 /// The port of the admin HTTP listener.
 pub const ADMIN_PORT: u16 = 8379;
+/// The port for peers: TCP, and UDP gossip on the same number.
+pub const PEER_PORT: u16 = 7379;
 
 section! {
     /// `[node]`: the process as a whole.
@@ -54,6 +57,36 @@ section! {
         password_file: Option<PathBuf> = None, Kind::Path, "";
         /// Listen beyond loopback even without a password.
         insecure: bool = false, Kind::Flag, "";
+    }
+}
+
+section! {
+    /// `[cluster]`: nodes that act as one.
+    Cluster: "cluster" {
+        /// Address for other nodes: TCP, and UDP gossip on the same number. Empty takes 127.0.0.1:7379, and does without it where that is
+        /// taken and the node joins nobody; `off` takes none: then no other can join it.
+        peer: PeerListen = PeerListen::IfFree, Kind::PeerAddress, "";
+        /// Host that other nodes, and clients of Redis Cluster, are told to reach this one at. Empty tells the address that it listens on.
+        advertise: String = String::new(), Kind::Host, "";
+        /// Other nodes of the cluster to join, as `host:port` of their peer addresses; one that lives is enough. Names are resolved again.
+        join: Vec<String> = Vec::new(), Kind::Seeds, "";
+        /// Share of the keys that this node holds, in relation to others.
+        weight: u32 = 1, Kind::Count(1, MAX_WEIGHT as u64), "";
+        /// File with the secret that all nodes of the cluster share, on one line of at least 16 bytes. Empty has none: then everybody who
+        /// reaches the peer address is trusted.
+        secret_file: Option<PathBuf> = None, Kind::Path, "";
+        /// Time from one round of gossip to the next.
+        gossip_interval_ms: u64 = 200, Kind::Millis(20, 10_000), "ms";
+        /// A node is suspected of being dead once its silence is this many times its usual interval between heartbeats.
+        phi: u64 = 11, Kind::Count(2, 1_000), "";
+        /// Longest interval between heartbeats that counts as usual.
+        heartbeat_max_ms: u64 = 1_000, Kind::Millis(20, 60_000), "ms";
+        /// A shorter silence than this is nobody's death.
+        silence_min_ms: u64 = 1_000, Kind::Millis(100, 60_000), "ms";
+        /// Time for which a dead node is remembered and sought.
+        dead_grace_ms: u64 = 600_000, Kind::Millis(1_000, 86_400_000), "ms";
+        /// Longest time that this node stays out of the ring when it comes and goes again and again; 0 lets it in at once.
+        rejoin_delay_max_ms: u64 = 60_000, Kind::Millis(0, 60_000), "ms";
     }
 }
 

@@ -184,7 +184,10 @@ fn unknown_names_are_errors_that_name_the_nearest() {
         error(&set("node.wokers=1")),
         "--set: there is no key 'node.wokers'; did you mean 'node.workers'?"
     );
-    assert_eq!(error(&set("cluster.join=a:1")), "--set: there is no section 'cluster'");
+    assert_eq!(
+        error(&set("federation.join=a:1")),
+        "--set: there is no section 'federation'"
+    );
 }
 
 #[test]
@@ -375,8 +378,121 @@ fn the_password_file_is_read_and_not_printed() {
 }
 
 #[test]
+fn the_cluster_secret_is_read_and_not_printed() {
+    let path = Scratch::new("secret", "0123456789abcdef\n");
+    let mut config = Config::load(&set(&format!("cluster.secret_file={}", path.0.display()))).unwrap();
+    assert_eq!(config.cluster_secret.as_ref().unwrap().as_bytes(), b"0123456789abcdef");
+    assert!(!config.to_toml().contains("0123") && !format!("{config:?}").contains("0123"));
+    for (content, reason) in [
+        ("", "holds no cluster secret"),
+        ("0123456789\nabcdef", "must hold the cluster secret on one line"),
+        ("0123456789abcde", "holds a cluster secret of less than 16 bytes"),
+    ] {
+        std::fs::write(&path.0, content).unwrap();
+        assert_eq!(
+            config.finish().unwrap_err().to_string(),
+            format!("{} (cluster.secret_file): {reason}", path.0.display())
+        );
+    }
+}
+
+#[test]
+fn nodes_to_join_are_a_list() {
+    let seeds = |config: Config| config.cluster.join;
+    let expected = ["node-1:7379", "127.0.0.1:2", "[::1]:3"];
+    let text = "node-1:7379, 127.0.0.1:2,[::1]:3";
+    assert_eq!(
+        seeds(Config::load(&set(&format!("cluster.join={text}"))).unwrap()),
+        expected
+    );
+    assert_eq!(
+        seeds(Config::load(&variable("TOLLGATE_CLUSTER_JOIN", text)).unwrap()),
+        expected
+    );
+    assert_eq!(
+        seeds(file(&format!("[cluster]\njoin = {expected:?}\n")).unwrap()),
+        expected
+    );
+    assert_eq!(seeds(file(&format!("[cluster]\njoin = {text:?}\n")).unwrap()), expected);
+    assert_eq!(seeds(file("[cluster]\njoin = []\n").unwrap()), [""; 0]);
+    for bad in [
+        "node-1",
+        ":7379",
+        "node-1:0",
+        "node-1:65536",
+        "a b:1",
+        "::1:7379",
+        "a:1,,b:2",
+    ] {
+        let text = error(&set(&format!("cluster.join={bad}")));
+        assert_eq!(
+            text,
+            format!(
+                "--set: cluster.join must be addresses such as node-1:7379, with commas between them or as an array, not {bad:?}"
+            )
+        );
+    }
+    let text = file_error("[cluster]\njoin = [7379]\n");
+    assert!(
+        text.starts_with("cluster.toml:2: cluster.join must be addresses"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_address_for_peers_is_one_or_off_or_none() {
+    let peer = |text: &str| Config::load(&set(&format!("cluster.peer={text}"))).unwrap();
+    assert_eq!(peer("").cluster.peer, PeerListen::IfFree);
+    assert_eq!(peer("").peer_address().to_string(), "127.0.0.1:7379");
+    assert_eq!(peer("off").cluster.peer, PeerListen::Off);
+    assert_eq!(peer("127.0.0.1:0").peer_address().to_string(), "127.0.0.1:0");
+    let text = error(&set("cluster.peer=on"));
+    assert!(
+        text.starts_with("--set: cluster.peer must be an address such as"),
+        "{text}"
+    );
+    let text = error(&set("cluster.advertise=host:7379"));
+    assert_eq!(
+        text,
+        "--set: cluster.advertise must be a host name or an IP address, without a port, not \"host:7379\""
+    );
+}
+
+#[test]
+fn listening_for_peers_beyond_loopback_needs_a_secret() {
+    let exposed = "cluster.peer = 0.0.0.0:0 can be reached from other machines, and there is no cluster secret: give \
+                   --cluster-secret-file, listen on 127.0.0.1, or say --insecure";
+    let mut sources = set("cluster.peer=0.0.0.0:0");
+    assert_eq!(error(&sources), exposed);
+    sources.flags = vec![flag("--insecure", "auth.insecure", "true")];
+    assert!(Config::load(&sources).is_ok());
+    let path = Scratch::new("exposed-secret", "0123456789abcdef");
+    sources.flags = vec![flag(
+        "--cluster-secret-file",
+        "cluster.secret_file",
+        path.0.to_str().unwrap(),
+    )];
+    assert!(Config::load(&sources).unwrap().cluster_secret.is_some());
+}
+
+#[test]
+fn who_cannot_be_reached_cannot_join() {
+    assert_eq!(
+        error(&set("cluster.join=127.0.0.1:1,192.0.2.7:7379")),
+        "cluster.join names 192.0.2.7:7379, and cluster.peer = 127.0.0.1:7379 can only be reached from this machine: give --peer"
+    );
+    assert!(Config::load(&set("cluster.join=127.0.0.1:1,node-2:7379")).is_ok());
+    let mut sources = set("cluster.join=127.0.0.1:1");
+    sources.flags = vec![flag("--peer", "cluster.peer", "off")];
+    assert_eq!(
+        error(&sources),
+        "cluster.join names 127.0.0.1:1, and cluster.peer is off"
+    );
+}
+
+#[test]
 fn what_cannot_be_read_is_named_with_its_key() {
-    for key in ["auth.password_file", "node.lua_dir"] {
+    for key in ["auth.password_file", "cluster.secret_file", "node.lua_dir"] {
         let text = error(&set(&format!("{key}=/nonexistent/p")));
         assert!(
             text.starts_with(&format!("cannot read /nonexistent/p ({key}): ")),

@@ -14,8 +14,11 @@ pub use histogram::Histogram;
 pub use process::{cpu_times_us, process_cpu_time_ns, resident_bytes, thread_cpu_time_ns};
 pub use text::CONTENT_TYPE;
 
+use crate::gossip::GossipCounters;
 use crate::limits::Bound;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tollgate_cluster::wire::Refusal;
 use tollgate_protocol::ProtocolError;
 
 /// How a call of a policy failed.
@@ -77,6 +80,16 @@ pub struct WorkerCounters {
     pub commands: Counter,
     /// Commands that went to the shard of another worker.
     pub forwarded_commands: Counter,
+    /// Slots that the worker holds.
+    pub slots_held: Counter,
+    /// Of those, slots whose place is elsewhere.
+    pub slots_astray: Counter,
+    /// Checks decided on a replica, in place of a holder that did not answer.
+    pub decided_as_heir: Counter,
+    /// Checks decided by this node's share of the limit, since neither holder nor heir answered.
+    pub decided_locally: Counter,
+    /// Answers of peers that were not there when they were due.
+    pub peer_deadlines: Counter,
     /// Batches in which they went.
     pub forwarded_batches: Counter,
     /// Rounds decided.
@@ -105,6 +118,12 @@ pub struct WorkerCounters {
     pub expired: Counter,
     /// Buckets dropped for want of memory.
     pub shed: Counter,
+    /// Entries of other nodes that could not be kept as they were, by [`ENTRY_REFUSALS`].
+    pub slot_entries_refused: [Counter; ENTRY_REFUSALS.len()],
+    /// Debits taken from buckets of this worker's shard.
+    pub debits_taken: Counter,
+    /// Debits that no bucket could owe.
+    pub debits_lost: Counter,
     /// From the read of a turn to its write, once for each command of the turn.
     pub command_duration: Histogram,
     /// From the read of a turn to its write, once a turn.
@@ -123,8 +142,33 @@ pub struct WorkerCounters {
     pub keys_borrowed: Counter,
     /// Times that a script started again because it needed another key.
     pub script_restarts: Counter,
+    /// Connections to and from peers that stood.
+    pub peer_connections_opened: Counter,
+    /// Those that ended.
+    pub peer_connections_closed: Counter,
+    /// Frames from peers.
+    pub peer_frames_in: Counter,
+    /// Frames to peers.
+    pub peer_frames_out: Counter,
+    /// Bytes read from peers.
+    pub peer_bytes_in: Counter,
+    /// Bytes written to peers.
+    pub peer_bytes_out: Counter,
+    /// Frames of kinds that this version does not know.
+    pub peer_unknown_kinds: Counter,
+    peer_refusals: [Counter; Refusal::REASONS.len()],
     limit_hits: [Counter; Bound::COUNT],
 }
+
+/// Why an entry of another node is not kept as it was: its policy or rule does not exist here, its policy is of another version, there
+/// are too many different limits, or there is no memory.
+pub const ENTRY_REFUSALS: [&str; 5] = [
+    "unknown_policy",
+    "unknown_rule",
+    "other_version",
+    "interned_limits",
+    "memory",
+];
 
 impl WorkerCounters {
     pub(crate) fn new(policies: usize) -> Self {
@@ -132,6 +176,11 @@ impl WorkerCounters {
             policies: (0..policies).map(|_| PolicyCounters::default()).collect(),
             commands: Counter::default(),
             forwarded_commands: Counter::default(),
+            slots_held: Counter::default(),
+            slots_astray: Counter::default(),
+            decided_as_heir: Counter::default(),
+            decided_locally: Counter::default(),
+            peer_deadlines: Counter::default(),
             forwarded_batches: Counter::default(),
             rounds: Counter::default(),
             round_turns: Counter::default(),
@@ -146,6 +195,9 @@ impl WorkerCounters {
             stored_bytes: Counter::default(),
             expired: Counter::default(),
             shed: Counter::default(),
+            slot_entries_refused: std::array::from_fn(|_| Counter::default()),
+            debits_taken: Counter::default(),
+            debits_lost: Counter::default(),
             command_duration: Histogram::default(),
             turn_duration: Histogram::default(),
             stretches: Histogram::default(),
@@ -155,8 +207,34 @@ impl WorkerCounters {
             keys_waited: Counter::default(),
             keys_borrowed: Counter::default(),
             script_restarts: Counter::default(),
+            peer_connections_opened: Counter::default(),
+            peer_connections_closed: Counter::default(),
+            peer_frames_in: Counter::default(),
+            peer_frames_out: Counter::default(),
+            peer_bytes_in: Counter::default(),
+            peer_bytes_out: Counter::default(),
+            peer_unknown_kinds: Counter::default(),
+            peer_refusals: std::array::from_fn(|_| Counter::default()),
             limit_hits: std::array::from_fn(|_| Counter::default()),
         }
+    }
+
+    /// Counts a connection between nodes that did not come about, by `Refusal::reason`.
+    pub fn peer_refused(&self, reason: &'static str) {
+        self.peer_refusals(reason).add(1);
+    }
+
+    /// Connections between nodes that did not come about for that reason; one that is not listed counts as the last, `other`.
+    pub fn peer_refusals(&self, reason: &'static str) -> &Counter {
+        let listed = Refusal::REASONS.iter().position(|known| *known == reason);
+        &self.peer_refusals[listed.unwrap_or(Refusal::REASONS.len() - 1)]
+    }
+
+    /// Connections to and from peers now.
+    pub fn peer_connections(&self) -> u64 {
+        self.peer_connections_opened
+            .get()
+            .saturating_sub(self.peer_connections_closed.get())
     }
 
     /// Counts a turn of `commands` commands that took `duration` from its read to its write.
@@ -258,6 +336,8 @@ pub struct Metrics {
     started_unix_s: f64,
     /// What other threads than workers count.
     pub shared: SharedCounters,
+    /// What gossip counts.
+    pub gossip: Arc<GossipCounters>,
 }
 
 impl Metrics {
@@ -274,6 +354,7 @@ impl Metrics {
             shared: SharedCounters {
                 limit_hits: std::array::from_fn(|_| SharedCounter::default()),
             },
+            gossip: Arc::default(),
         }
     }
 

@@ -4,8 +4,9 @@ use super::histogram::HistogramSnapshot;
 use super::process::{open_files, process_cpu_time_ns, resident_bytes};
 use super::text::MetricType::{Counter, Gauge};
 use super::text::{Exposition, seconds};
-use super::{Histogram, Metrics, PolicyFaultKind, WorkerCounters};
+use super::{ENTRY_REFUSALS, Histogram, Metrics, PolicyFaultKind, WorkerCounters};
 use crate::limits::Bound;
+use tollgate_cluster::wire::Refusal;
 
 impl Metrics {
     /// All metrics as Prometheus text.
@@ -15,7 +16,9 @@ impl Metrics {
         self.render_work(&mut text);
         self.render_store(&mut text);
         self.render_connections(&mut text);
+        self.render_peers(&mut text);
         self.render_limits(&mut text);
+        self.render_gossip(&mut text);
         self.render_process(&mut text);
         text.finish()
     }
@@ -59,6 +62,36 @@ impl Metrics {
             Counter,
             "Batches in which commands went to the shard of another worker.",
             self.sum(|worker| &worker.forwarded_batches),
+        );
+        text.single(
+            "tollgate_slots_held",
+            Gauge,
+            "Slots that this node holds.",
+            self.sum(|worker| &worker.slots_held),
+        );
+        text.single(
+            "tollgate_slots_astray",
+            Gauge,
+            "Slots that this node holds and that belong to another.",
+            self.sum(|worker| &worker.slots_astray),
+        );
+        text.single(
+            "tollgate_heir_decisions_total",
+            Counter,
+            "Checks decided on a replica, in place of a holder that did not answer.",
+            self.sum(|worker| &worker.decided_as_heir),
+        );
+        text.single(
+            "tollgate_local_decisions_total",
+            Counter,
+            "Checks decided by this node's share of the limit, since neither holder nor heir answered.",
+            self.sum(|worker| &worker.decided_locally),
+        );
+        text.single(
+            "tollgate_peer_deadlines_missed_total",
+            Counter,
+            "Answers of peers that were not there when they were due.",
+            self.sum(|worker| &worker.peer_deadlines),
         );
         text.single(
             "tollgate_rounds_total",
@@ -116,6 +149,43 @@ impl Metrics {
         self.by_shard(text, name, |worker| seconds(worker.longest_stretch_ns.get()));
     }
 
+    fn render_gossip(&self, text: &mut Exposition) {
+        let gossip = &self.gossip;
+        let name = "tollgate_members";
+        text.family(
+            name,
+            Gauge,
+            "Members of the cluster that this node takes to be alive, itself too, by state.",
+        );
+        for (state, count) in [
+            ("joining", &gossip.joining),
+            ("ready", &gossip.ready),
+            ("leaving", &gossip.leaving),
+        ] {
+            text.sample(name, &[("state", state)], count.get());
+        }
+        let name = "tollgate_gossip_datagrams_total";
+        text.family(
+            name,
+            Counter,
+            "Datagrams of gossip: sent, received, refused (not sealed with this cluster's secret, or no gossip), failed.",
+        );
+        for (what, count) in [
+            ("sent", &gossip.sent),
+            ("received", &gossip.received),
+            ("refused", &gossip.refused),
+            ("failed", &gossip.errors),
+        ] {
+            text.sample(name, &[("what", what)], count.get());
+        }
+        text.single(
+            "tollgate_views_total",
+            Counter,
+            "Changes of this node's view of the cluster.",
+            gossip.views.get(),
+        );
+    }
+
     fn render_store(&self, text: &mut Exposition) {
         let name = "tollgate_buckets";
         text.family(name, Gauge, "Buckets in memory, by shard.");
@@ -141,6 +211,27 @@ impl Metrics {
         );
         text.sample(name, &[("reason", "expired")], self.sum(|worker| &worker.expired));
         text.sample(name, &[("reason", "shed")], self.sum(|worker| &worker.shed));
+        let name = "tollgate_slot_entries_refused_total";
+        text.family(
+            name,
+            Counter,
+            "Entries of other nodes that were not kept, by reason; those of another version of their policy were kept without tokens.",
+        );
+        for (index, reason) in ENTRY_REFUSALS.iter().enumerate() {
+            let count = self
+                .workers
+                .iter()
+                .map(|worker| worker.slot_entries_refused[index].get());
+            text.sample(name, &[("reason", reason)], count.sum::<u64>());
+        }
+        let name = "tollgate_debits_total";
+        text.family(
+            name,
+            Counter,
+            "Debts that other nodes have sent: taken from their bucket, or lost as nothing can owe them.",
+        );
+        text.sample(name, &[("outcome", "taken")], self.sum(|worker| &worker.debits_taken));
+        text.sample(name, &[("outcome", "lost")], self.sum(|worker| &worker.debits_lost));
     }
 
     fn render_connections(&self, text: &mut Exposition) {
@@ -179,6 +270,45 @@ impl Metrics {
             "Bytes written to clients.",
             self.sum(|worker| &worker.sent_bytes),
         );
+    }
+
+    fn render_peers(&self, text: &mut Exposition) {
+        let name = "tollgate_peer_connections";
+        text.family(name, Gauge, "Connections to and from other nodes, by worker.");
+        for (worker, counters) in self.workers.iter().enumerate() {
+            text.sample(name, &[("worker", &worker.to_string())], counters.peer_connections());
+        }
+        let name = "tollgate_peer_frames_total";
+        text.family(name, Counter, "Messages between nodes, by direction.");
+        text.sample(name, &[("direction", "in")], self.sum(|worker| &worker.peer_frames_in));
+        text.sample(
+            name,
+            &[("direction", "out")],
+            self.sum(|worker| &worker.peer_frames_out),
+        );
+        let name = "tollgate_peer_bytes_total";
+        text.family(name, Counter, "Bytes between nodes, by direction.");
+        text.sample(name, &[("direction", "in")], self.sum(|worker| &worker.peer_bytes_in));
+        text.sample(name, &[("direction", "out")], self.sum(|worker| &worker.peer_bytes_out));
+        text.single(
+            "tollgate_peer_unknown_messages_total",
+            Counter,
+            "Messages of kinds that this version does not know.",
+            self.sum(|worker| &worker.peer_unknown_kinds),
+        );
+        let name = "tollgate_peer_refused_total";
+        text.family(
+            name,
+            Counter,
+            "Connections between nodes that did not come about, by reason.",
+        );
+        for reason in Refusal::REASONS {
+            text.sample(
+                name,
+                &[("reason", reason)],
+                self.sum(|worker| worker.peer_refusals(reason)),
+            );
+        }
     }
 
     fn render_limits(&self, text: &mut Exposition) {

@@ -27,9 +27,9 @@ pub struct TurnBuffers {
     pub(super) last_command: LastCommand,
     pub(super) warmer: Warmer,
     pub(super) order: Order,
-    /// For each worker: commands that go to its shard with the next send.
+    /// For each worker, and then each peer: commands that go there with the next send.
     pub(super) outgoing: Vec<Batch>,
-    /// For each worker: the number of its outgoing batch, if that is not empty.
+    /// For each: the number of its outgoing batch, if that is not empty.
     pub(super) numbers: Vec<usize>,
     /// The batches of this segment by number.
     pub(super) sent: Vec<Sent>,
@@ -67,6 +67,14 @@ impl TurnBuffers {
             numbers: vec![0; workers],
             unbroken: true,
             sent: Vec::new(),
+        }
+    }
+
+    /// Makes room for a batch to that place; see [`crate::node::Place`].
+    pub(super) fn make_room_for(&mut self, place: usize) {
+        if self.outgoing.len() <= place {
+            self.outgoing.resize_with(place + 1, Batch::default);
+            self.numbers.resize(place + 1, 0);
         }
     }
 

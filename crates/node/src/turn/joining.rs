@@ -3,8 +3,10 @@
 use super::Turn;
 use crate::joined::JOINED_BYTES_MAX;
 use crate::keyspace;
+use crate::node::Place;
 use tollgate_commands::{Run, Spec};
 use tollgate_protocol::Request;
+use tollgate_store::slot_of;
 
 impl Turn<'_> {
     /// Says how many bytes its requests have: those of small turns may be left to be run with those of others.
@@ -14,9 +16,13 @@ impl Turn<'_> {
 
     /// Whether a command is of this shard alone, and can be left to be run with those of others.
     pub(super) fn joins(&self, spec: &Spec, key: Option<usize>, request: Request<'_>) -> bool {
-        let is_own = |owner: Option<usize>| self.alone || owner == Some(self.worker.index);
+        let is_own = |owner: Option<usize>| self.single || owner == Some(self.worker.index);
+        let place = |key: usize| match self.worker.node.place(slot_of(request.arg(key))) {
+            Place::Of(place) => Some(place),
+            Place::Closing => None,
+        };
         match spec.run {
-            Run::Key(_) => is_own(key.map(|key| self.worker.owner_of(request.arg(key)))),
+            Run::Key(_) => self.single || is_own(key.and_then(place)),
             Run::Keys(_) | Run::Script(_) => is_own(self.owner_of_keys(spec, request)),
             Run::EachKey(_) => request.len() <= keyspace::KEYS_AT_ONCE && is_own(self.owner_of_all(request)),
             _ => false,

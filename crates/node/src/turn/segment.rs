@@ -11,8 +11,15 @@ use tollgate_commands::{Env, Session, Spec};
 use tollgate_protocol::Request;
 
 impl Turn<'_> {
-    pub(super) fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
+    pub(super) async fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        if self.direct {
+            // What came before is answered first; from here on it matters where each reply ends.
+            self.flush(env).await;
+            self.direct = false;
+            self.buffers.queue.start(true);
+        }
         let buffers = &mut *self.buffers;
+        buffers.make_room_for(owner);
         if buffers.outgoing[owner].is_empty() {
             buffers.numbers[owner] = buffers.sent.len();
             buffers.sent.push(Sent::Collecting);
@@ -29,7 +36,7 @@ impl Turn<'_> {
     fn send(&mut self, owner: usize) {
         let batch = std::mem::take(&mut self.buffers.outgoing[owner]);
         let commands = batch.len() as u64;
-        let posted = self.worker.node.post_batch(owner, batch, Some(self.connection));
+        let posted = self.worker.post(owner, batch, self.connection);
         self.buffers.sent[self.buffers.numbers[owner]] = match posted {
             Ok(replies) => {
                 let counters = self.worker.counters();
@@ -65,15 +72,22 @@ impl Turn<'_> {
         if !self.buffers.queue.is_empty() {
             self.flush(&env).await;
         }
-        if self.alone {
+        if self.direct {
             return;
         }
         let mut batches = Vec::with_capacity(self.buffers.sent.len());
         let waits = !self.buffers.sent.is_empty();
         self.buffers.unbroken &= !waits;
+        let mut in_parts = false;
         for sent in self.buffers.sent.drain(..) {
             batches.push(match sent {
-                Sent::Waiting(replies) => replies.await.map_err(|_| Lost::ShardGone),
+                // It may not begin before all parts of one before it are taken, which are taken in the order of the commands.
+                Sent::Waiting(replies) if in_parts => Ok(Replies::pending(replies)),
+                Sent::Waiting(replies) => {
+                    let replies = replies.await.map_err(|_| Lost::ShardGone);
+                    in_parts |= replies.as_ref().is_ok_and(|replies| replies.more.is_some());
+                    replies
+                }
                 Sent::Lost(lost) => Err(lost),
                 // Every batch was sent above.
                 Sent::Collecting => Err(Lost::ShardGone),
@@ -82,7 +96,7 @@ impl Turn<'_> {
         if waits {
             self.read_clock();
         }
-        if batches.iter().flatten().any(|replies| replies.more.is_some()) {
+        if in_parts {
             self.splice_parts(batches).await;
         } else {
             self.close_segment(&batches);
@@ -122,7 +136,8 @@ impl Turn<'_> {
             }
         }
         self.buffers.order.clear();
-        self.buffers.queue.start(!self.alone);
+        self.buffers.queue.start(false);
+        self.direct = true;
         self.read_clock();
     }
 
@@ -160,7 +175,8 @@ impl Turn<'_> {
         }
         local.clear();
         order.clear();
-        queue.start(!self.alone);
+        queue.start(false);
+        self.direct = true;
     }
 }
 

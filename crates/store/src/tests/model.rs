@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_values::{HashSeed, Set, Value};
 
 /// A hash tag for each of a few slots, so that slots are crowded.
-const TAGS: [&str; 4] = ["{a}", "{b}", "{c}", "{d}"];
+pub(super) const TAGS: [&str; 4] = ["{a}", "{b}", "{c}", "{d}"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
@@ -129,7 +129,7 @@ fn expiries() -> impl Strategy<Value = Expiry> {
     ]
 }
 
-fn keyspaces() -> impl Strategy<Value = Keyspace> {
+pub(super) fn keyspaces() -> impl Strategy<Value = Keyspace> {
     prop_oneof![Just(Keyspace::Db(0)), Just(Keyspace::Db(15)), Just(Keyspace::Rules)]
 }
 
@@ -155,7 +155,7 @@ pub(super) fn steps() -> impl Strategy<Value = Step> {
 
 pub(super) struct Pair {
     pub(super) store: Store,
-    model: BTreeMap<Name, Entry>,
+    pub(super) model: BTreeMap<Name, Entry>,
 }
 
 impl Pair {
@@ -374,12 +374,11 @@ impl Pair {
     pub(super) fn check(&self) {
         assert_eq!(self.store.bytes(), allocated(&self.store));
         for keyspace in Keyspace::all() {
-            let expected = self.model.keys().filter(|name| Keyspace::from(name.0) == keyspace);
-            assert_eq!(self.store.len(keyspace), expected.count());
-            let of_keyspace = self.model.iter().filter(|(name, _)| Keyspace::from(name.0) == keyspace);
-            let values = of_keyspace
-                .clone()
-                .filter(|(_, entry)| matches!(entry.state, OwnState::Value(_)));
+            let counted = self.model.iter().filter(|(name, _)| {
+                Keyspace::from(name.0) == keyspace && self.store.role(slot_of(&name.1)) == Role::Held
+            });
+            assert_eq!(self.store.len(keyspace), counted.clone().count());
+            let values = counted.filter(|(_, entry)| matches!(entry.state, OwnState::Value(_)));
             assert_eq!(self.store.values(keyspace), values.clone().count());
             let lasting = values.filter(|(_, entry)| entry.expiry == Expiry::NEVER).count();
             assert_eq!(self.store.expiring(keyspace), self.store.len(keyspace) - lasting);

@@ -36,29 +36,9 @@ fn refuses_what_it_cannot_hold() {
             bytes: MAX_BLOB_BYTES + 1
         })
     );
-    assert_eq!((store.find(&key), store.slot(key.slot()).unwrap().changes), (None, 0));
+    assert_eq!(store.find(&key), None);
     assert_eq!(store.slot(99), None);
     assert_eq!(store.slot_len(Keyspace::Db(0), 99), 0);
-}
-
-#[test]
-fn marks_follow_the_slot_s_changes() {
-    let mut store = Store::new(0..SLOTS, 8, 0);
-    put_numbered(&mut store, b"{t}1", Expiry::NEVER, 1);
-    put_numbered(&mut store, b"{t}2", Expiry::NEVER, 2);
-    let mark = |store: &Store, bytes: &[u8]| {
-        let key = store.key(Space::Db(0), bytes).unwrap();
-        store.bucket(store.find(&key).unwrap()).mark
-    };
-    assert_eq!((mark(&store, b"{t}1"), mark(&store, b"{t}2")), (1, 2));
-    let key = store.key(Space::Db(0), b"{t}1").unwrap();
-    let place = store.find(&key).unwrap();
-    assert!(store.update(place, 1, Expiry::NEVER, true, &[3.0, 4.0]));
-    assert_eq!(mark(&store, b"{t}1"), 3);
-    assert!(!store.update(place, 1, Expiry::NEVER, true, &[3.0]));
-    assert_eq!(store.slot(slot_of(b"t")).unwrap().changes, 3);
-    store.remove_at(place);
-    assert_eq!(store.slot(slot_of(b"t")).unwrap().changes, 4);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Each type against a simple model, with chunks so small that they split and join all the time.
 
+mod carry;
 mod hash;
 mod list;
 mod scan;

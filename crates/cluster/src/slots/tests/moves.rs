@@ -1,0 +1,126 @@
+//! Joins, drains, and offers that go wrong.
+
+use super::*;
+
+#[test]
+fn a_founder_holds_all_and_a_join_moves_half_with_their_entries() {
+    let net = pair();
+    for slot in 0..SLOTS {
+        let (holder, other) = if slot % 2 == 0 { (0, 1) } else { (1, 0) };
+        assert!(net.decides(holder, slot) && !net.decides(other, slot), "slot {slot}");
+        let name = net.nodes[holder].id.name.clone();
+        assert_eq!(net.nodes[other].machine.decider(slot, net.now_us), Decider::There(name));
+        assert!(net.nodes[other].machine.can_stand_in(slot), "the other has a replica");
+        for key in [slot, slot + SLOTS] {
+            assert_eq!(net.left(holder, key), Some(7));
+            assert_eq!(net.left(other, key), Some(7));
+        }
+    }
+}
+
+#[test]
+fn changes_reach_the_heir_within_an_interval_and_it_takes_over_with_them() {
+    let mut net = pair();
+    assert!(net.check(1, 1));
+    net.run(&[0, 1], 30_000);
+    assert_eq!(net.left(0, 1), Some(6));
+    let epoch = net.nodes[0].machine.epoch(1);
+    net.view(&[0], &[], &[0]);
+    assert!(net.decides(0, 1));
+    assert_eq!(net.nodes[0].machine.epoch(1), Epoch(epoch.0 + 1));
+    assert!(net.nodes[0].events.contains(&Event::TookOver {
+        slot: 1,
+        epoch: Epoch(epoch.0 + 1),
+        in_step: true
+    }));
+    assert!((0..6).all(|_| net.check(0, 1)) && !net.check(0, 1));
+}
+
+#[test]
+fn the_clock_travels_and_a_fast_wall_clock_refills_nothing() {
+    let mut net = pair();
+    // Node b's wall clock is three seconds ahead; a token takes six.
+    while net.check(1, 1) {}
+    net.run(&[0, 1], 100_000);
+    assert!(!net.check(1, 1));
+    net.run(&[0, 1], 6_000_000);
+    assert!(net.check(1, 1) && !net.check(1, 1));
+}
+
+#[test]
+fn a_drain_leaves_nothing_behind() {
+    let mut net = pair();
+    net.view(&[0, 1], &[1], &[0, 1]);
+    net.run(&[0, 1], 500_000);
+    assert_eq!(net.nodes[1].machine.held(), 0);
+    assert_eq!(net.nodes[0].machine.held(), usize::from(SLOTS));
+    assert_eq!(net.left(0, 1), Some(7));
+}
+
+#[test]
+fn an_offer_that_was_not_answered_is_not_decided_on_and_asked_again() {
+    let mut net = Net::new(&["a", "b"]);
+    net.step(0, |machine, step| machine.found(step));
+    net.view(&[0, 1], &[], &[0, 1]);
+    net.link(0, 1);
+    net.freezes = false;
+    net.run(&[0, 1], 100_000);
+    assert_eq!(net.nodes[0].machine.decider(1, net.now_us), Decider::Soon, "frozen");
+    net.cut.push((1, 0));
+    net.step(0, |machine, step| machine.frozen(1, step));
+    net.deliver();
+    assert!(net.decides(1, 1), "b has taken it");
+    net.unlink(0, 1);
+    net.cut.clear();
+    net.run(&[0, 1], 1_000_000);
+    assert_eq!(
+        net.nodes[0].machine.decider(1, net.now_us),
+        Decider::There("b".into()),
+        "those who waited ask b"
+    );
+    net.link(0, 1);
+    net.run(&[0, 1], 100_000);
+    assert!(net.nodes[0].machine.can_stand_in(1) && net.nodes[0].machine.epoch(1) == Epoch(2));
+}
+
+#[test]
+fn a_slot_offered_to_one_that_dies_is_taken_back_with_an_epoch_that_was_not_offered() {
+    let mut net = Net::new(&["a", "b"]);
+    net.step(0, |machine, step| machine.found(step));
+    net.view(&[0, 1], &[], &[0, 1]);
+    net.link(0, 1);
+    net.freezes = false;
+    net.run(&[0, 1], 100_000);
+    net.cut.push((0, 1));
+    net.step(0, |machine, step| machine.frozen(1, step));
+    net.run(&[0, 1], 100_000);
+    assert!(!net.decides(0, 1));
+    net.view(&[0], &[], &[0]);
+    assert!(net.decides(0, 1));
+    assert_eq!(net.nodes[0].machine.epoch(1), Epoch(4));
+}
+
+#[test]
+fn an_offer_after_lost_changes_is_refused_and_the_slot_is_copied_again() {
+    let mut net = Net::new(&["a", "b"]);
+    net.step(0, |machine, step| machine.found(step));
+    net.view(&[0, 1], &[], &[0, 1]);
+    net.link(0, 1);
+    net.freezes = false;
+    net.run(&[0, 1], 100_000);
+    // The last changes are lost, and the offer is not.
+    let now_us = net.now_us;
+    assert!(net.nodes[0].store.check(1, 1, now_us));
+    net.cut.push((0, 1));
+    net.step(0, |machine, step| machine.frozen(1, step));
+    net.cut.clear();
+    net.freezes = true;
+    net.run(&[0, 1], 2_000_000);
+    assert!(net.decides(1, 1));
+    assert_eq!(net.left(1, 1), Some(9));
+    assert!(net.nodes[0].events.contains(&Event::TookBack {
+        slot: 1,
+        epoch: Epoch(3)
+    }));
+    assert_eq!(net.nodes[1].machine.epoch(1), Epoch(4));
+}

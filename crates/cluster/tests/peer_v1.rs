@@ -1,0 +1,201 @@
+//! The peers' protocol, version 1, byte for byte: tests/data/peer_v1 has what each message looked like when it was made, and what this
+//! build writes and reads must be the same for as long as it speaks version 1.
+//!
+//! Each file is one frame, or what one side of a handshake sends, in hexadecimal. `TOLLGATE_WRITE_GOLDEN=1` writes files that are missing;
+//! none is ever written again.
+
+mod support;
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use support::{Party, local, opener, secret};
+use tollgate_cluster::Epoch;
+use tollgate_cluster::wire::{
+    Forward, FrameReader, FrameWriter, Handshake, Holder, Kind, Message, NotAnswered, Pong, Probe, Replies, Run, Why,
+    read_message, write_message,
+};
+
+const VERSION: u16 = 1;
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes
+        .chunks(32)
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n");
+    lines.collect()
+}
+
+/// The golden bytes of that name; `made` if there are none yet and they are to be written.
+fn golden(name: &str, made: &[u8]) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/peer_v1/{name}.hex"));
+    if !path.exists() && std::env::var_os("TOLLGATE_WRITE_GOLDEN").is_some() {
+        std::fs::write(&path, hex(made)).expect("a directory");
+    }
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let pairs = digits.chunks(2).map(|pair| std::str::from_utf8(pair).expect("text"));
+    pairs
+        .map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal"))
+        .collect()
+}
+
+/// That a message is written as it was, and what was written then is read as the message.
+fn holds<'a, M: Message<'a> + PartialEq + Debug>(name: &str, id: u64, message: &M, golden_bytes: &'a mut Vec<u8>) {
+    let mut made = Vec::new();
+    write_message(&mut FrameWriter::new(1 << 20), VERSION, id, message, &mut made).expect("whole");
+    *golden_bytes = golden(name, &made);
+    assert_eq!(hex(&made), hex(golden_bytes), "{name}");
+    let mut reader = FrameReader::new(1 << 20);
+    reader.input().extend_from_slice(golden_bytes);
+    let frame = reader.next_frame().expect("whole").expect("whole");
+    assert_eq!((frame.kind, frame.id), (M::KIND as u8, id));
+    let start = golden_bytes.len() - frame.body.len();
+    assert_eq!(
+        &read_message::<M>(VERSION, &golden_bytes[start..]).expect("whole"),
+        message,
+        "{name}"
+    );
+}
+
+#[test]
+fn forwards() {
+    let commands = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*6\r\n$8\r\nRL.CHECK\r\n$1\r\nk\r\n$5\r\nLIMIT\r\n$1\r\n5\r\n$3\r\nPER\r\n$2\r\n1m\r\n";
+    let runs = [
+        Run {
+            commands: 1,
+            db: 0,
+            resp: 2,
+        },
+        Run {
+            commands: 1,
+            db: 15,
+            resp: 3,
+        },
+    ];
+    let forward = Forward {
+        lane: 300,
+        commands,
+        runs: Cow::Borrowed(&runs),
+        stand_in_for: None,
+    };
+    holds("forward", 1, &forward, &mut Vec::new());
+    let forward = Forward {
+        stand_in_for: Some("node-1"),
+        ..forward
+    };
+    holds("forward_stand_in", u64::MAX, &forward, &mut Vec::new());
+}
+
+#[test]
+fn replies() {
+    let replies = Replies {
+        bytes: b"$-1\r\n*6\r\n:1\r\n:5\r\n:4\r\n:0\r\n:12000\r\n$5\r\nlocal\r\n",
+        ends: Cow::Borrowed(&[5, 45, 45, 45]),
+        not_answered: vec![
+            NotAnswered {
+                index: 2,
+                why: Why::Moved {
+                    slot: 16_383,
+                    holder: Holder {
+                        epoch: Epoch(1 << 40),
+                        name: "node-2",
+                    },
+                },
+            },
+            NotAnswered {
+                index: 3,
+                why: Why::NotHere { slot: 0 },
+            },
+        ],
+    };
+    holds("replies", 1, &replies, &mut Vec::new());
+    let none = Replies {
+        bytes: b"",
+        ends: Cow::Borrowed(&[]),
+        not_answered: Vec::new(),
+    };
+    holds("replies_none", 2, &none, &mut Vec::new());
+}
+
+#[test]
+fn probes() {
+    // The field of version 2 is not written in version 1, and so not read.
+    let mut made = Vec::new();
+    write_message(
+        &mut FrameWriter::new(1 << 20),
+        VERSION,
+        9,
+        &Probe::new(0x0123_4567_89ab_cdef),
+        &mut made,
+    )
+    .unwrap();
+    assert_eq!(hex(&made), hex(&golden("probe", &made)));
+    let read = read_message::<Probe>(VERSION, &made[13..]).unwrap();
+    assert_eq!(read.view, 0x0123_4567_89ab_cdef);
+    holds("pong", 9, &Pong { view: u64::MAX }, &mut Vec::new());
+}
+
+#[test]
+fn frames_without_a_message_of_their_own() {
+    let mut made = Vec::new();
+    let mut writer = FrameWriter::new(1 << 20);
+    writer.write_body(&mut made, Kind::NotUnderstood as u8, 7, b"").unwrap();
+    writer.write_body(&mut made, Kind::Slot as u8, 0, b"opaque").unwrap();
+    assert_eq!(hex(&made), hex(&golden("other_kinds", &made)));
+}
+
+#[test]
+fn handshakes_and_sealed_frames() {
+    for with in ["", "secret"] {
+        let name = |what: &str| match with {
+            "" => what.to_owned(),
+            _ => format!("{what}_secret"),
+        };
+        let (one, mut to_other) = opener(local("a"), with, ("b", 1));
+        let (mut one, mut other) = (
+            Party::new(one),
+            Party::new(Handshake::accept(local("b"), secret(with), [2; 32])),
+        );
+        let (mut opener_sent, mut accepter_sent) = (Vec::new(), Vec::new());
+        while !to_other.is_empty() {
+            opener_sent.extend_from_slice(&to_other);
+            let to_one = other.feed(&to_other, usize::MAX);
+            accepter_sent.extend_from_slice(&to_one);
+            to_other = one.feed(&to_one, usize::MAX);
+        }
+        let (one, other) = (one.end.expect("over"), other.end.expect("over"));
+        for (mut end, mut sent, what) in [
+            (one.established(), opener_sent, "opener"),
+            (other.established(), accepter_sent, "accepter"),
+        ] {
+            end.writer.write_body(&mut sent, Kind::Slot as u8, 1, b"first").unwrap();
+            end.writer
+                .write_body(&mut sent, Kind::Slot as u8, 2, b"second")
+                .unwrap();
+            assert_eq!(hex(&sent), hex(&golden(&name(what), &sent)), "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_a_node_sent_when_version_1_was_made_is_still_understood() {
+    for with in ["", "secret"] {
+        let read = |what: &str| match with {
+            "" => golden(what, b""),
+            _ => golden(&format!("{what}_secret"), b""),
+        };
+        // Their bytes against one another: with the nonces of then, this build's other side agrees with them.
+        let mut accepter = Party::new(Handshake::accept(local("b"), secret(with), [2; 32]));
+        let sent = accepter.feed(&read("opener"), 11);
+        let mut frames = accepter.end.expect("over").established().reader;
+        assert_eq!(frames.next_frame().unwrap().unwrap().body, b"first");
+        assert_eq!(frames.next_frame().unwrap().unwrap().body, b"second");
+        assert!(read("accepter").starts_with(&sent));
+
+        let (one, _) = opener(local("a"), with, ("b", 1));
+        let mut one = Party::new(one);
+        one.feed(&read("accepter"), 11);
+        let mut frames = one.end.expect("over").established().reader;
+        assert_eq!(frames.next_frame().unwrap().unwrap().body, b"first");
+    }
+}

@@ -1,0 +1,339 @@
+//! The worker's part of its slot machine: tells it what happens, and does what it wants done.
+
+use super::Route;
+use super::links::Links;
+use super::store::ShardStore;
+use crate::node::owner;
+use crate::peers::{PeerError, PeerEvent, PeerHandler, PeerId, ReplyHandle};
+use crate::worker::Worker;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_cluster::slots::{self, Decider, Effect, Event, Machine, NOBODY, Step};
+use tollgate_cluster::wire::{Kind, codec};
+use tollgate_cluster::{Incarnation, MemberState, View};
+use tollgate_store::SLOTS;
+
+/// How often the machine is told the time.
+const TICK: Duration = Duration::from_millis(5);
+/// How often the others are told what the slots come to.
+const TELL_US: u64 = 100_000;
+/// How often the shard's journals are told to the machine.
+const JOURNALS_US: u64 = 25_000;
+/// How long nothing may tell the machine the time before a command asks whether the node stood still.
+const STILL_US: u64 = 500_000;
+
+/// The slots of a worker, of so many.
+fn slots_of(worker: u16, workers: u16) -> Range<u16> {
+    crate::node::slots_of(usize::from(worker), usize::from(workers.max(1)))
+}
+
+impl Worker {
+    /// Takes the slots if the node is the first of its cluster; others wait to be given some.
+    pub fn begin_cluster(self: &Rc<Self>) {
+        let Some(cluster) = &self.node.cluster else { return };
+        for slot in slots_of(self.index as u16, self.node.workers() as u16) {
+            self.shard.borrow_mut().set_slot_held(slot, false);
+        }
+        let view = Arc::clone(&cluster.view().borrow());
+        self.take_view(view);
+        if !cluster.has_seeds {
+            self.step_slots(Machine::found);
+        }
+    }
+
+    /// Keeps the machine going for as long as the node runs.
+    pub async fn run_cluster(self: Rc<Self>) {
+        let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
+            return;
+        };
+        let mut views = cluster.view();
+        let view = Arc::clone(&views.borrow_and_update());
+        self.take_view(view);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (mut told_us, mut journals_us) = (0, 0);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    self.step_slots(Machine::tick);
+                    let now_us = self.node.clock.now_us();
+                    if now_us >= journals_us + JOURNALS_US {
+                        journals_us = now_us;
+                        self.tell_journals();
+                    }
+                    if now_us >= told_us + TELL_US {
+                        told_us = now_us;
+                        self.choose_journals();
+                        self.tell_home();
+                    }
+                }
+                () = links.heard.wait() => self.hear_links(),
+                changed = views.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let view = Arc::clone(&views.borrow_and_update());
+                    self.take_view(view);
+                }
+            }
+        }
+    }
+
+    /// If the node may have stood still, lets the machine notice it before anything is decided.
+    #[inline]
+    pub fn notice_pause(self: &Rc<Self>, now_us: u64) {
+        if let Some(links) = &self.links
+            && now_us > links.ticked_us.get() + STILL_US
+        {
+            self.step_slots(Machine::tick);
+        }
+    }
+
+    /// Takes a step with the machine, and does what it wants done.
+    pub(super) fn step_slots(self: &Rc<Self>, act: impl FnOnce(&mut Machine, &mut Step<'_>)) {
+        let Some(links) = &self.links else { return };
+        // A slot that goes takes nothing with it that is not decided.
+        self.decide_checks();
+        let now_us = self.node.clock.now_us();
+        links.ticked_us.set(now_us);
+        let mut effects = links.effects.take();
+        {
+            let mut shard = self.shard.borrow_mut();
+            let mut machine = links.machine.borrow_mut();
+            let mut step = Step {
+                now_us,
+                store: &mut ShardStore { shard: &mut shard },
+                effects: &mut effects,
+            };
+            act(&mut machine, &mut step);
+        }
+        for effect in effects.drain(..) {
+            self.do_effect(links, effect);
+        }
+        // An effect may have led to another step, which has left its own list.
+        links.effects.replace(effects);
+    }
+
+    fn do_effect(self: &Rc<Self>, links: &Links, effect: Effect) {
+        match effect {
+            Effect::Send { peer, worker, message } => {
+                let mut body = Vec::new();
+                // Lost messages are sent again, by the machine.
+                if codec::encode(&message, &mut body).is_ok()
+                    && let Ok(link) = links.peers.link(&peer, worker)
+                {
+                    let _ = link.send_body(Kind::Slot, &body);
+                }
+            }
+            Effect::Publish { slot, .. } | Effect::Release { slot } => self.route_slot(links, slot),
+            Effect::Freeze { slot } => {
+                if let Some(cluster) = &self.node.cluster {
+                    cluster.routes.set(slot, Route::Closing);
+                }
+                tokio::task::spawn_local(Rc::clone(self).close_slot(slot));
+            }
+            Effect::Event(event) => self.note_event(links, &event),
+        }
+    }
+
+    /// Routes a slot to who decides for it now.
+    fn route_slot(&self, links: &Links, slot: u16) {
+        let Some(cluster) = &self.node.cluster else { return };
+        let decider = links.machine.borrow().decider(slot, self.node.clock.now_us());
+        let route = match decider {
+            Decider::Here => Route::Here,
+            Decider::Soon => Route::Closing,
+            Decider::There(name) => Route::Peer(cluster.number_of(&name)),
+            Decider::Nobody => Route::Nobody,
+        };
+        cluster.routes.set(slot, route);
+        if route != Route::Closing {
+            self.shard.borrow_mut().set_slot_closed(slot, false);
+            self.wake_waiting();
+            links.opened.notify_waiters();
+        }
+    }
+
+    fn route_all(&self, links: &Links) {
+        let range = links.machine.borrow().range();
+        range.for_each(|slot| self.route_slot(links, slot));
+    }
+
+    /// Waits until nothing is under way in a slot that takes no new commands, and says so.
+    async fn close_slot(self: Rc<Self>, slot: u16) {
+        let Some(links) = &self.links else { return };
+        self.decide_checks();
+        links.queues.until_empty().await;
+        self.until_no_holds(slot).await;
+        self.shard.borrow_mut().set_slot_closed(slot, true);
+        self.step_slots(|machine, step| machine.frozen(slot, step));
+    }
+
+    fn note_event(&self, links: &Links, event: &Event) {
+        match event {
+            Event::Paused { pause_us } => {
+                tracing::warn!(event = "node_paused", pause_us);
+                self.route_all(links);
+            }
+            Event::Confirmed => {
+                tracing::info!(event = "node_confirmed");
+                self.route_all(links);
+            }
+            Event::TookOver { slot, epoch, in_step } => {
+                tracing::debug!(event = "slot_taken_over", slot, epoch = epoch.0, in_step);
+            }
+            Event::Nonsense { peer } => tracing::warn!(event = "peer_nonsense", %peer),
+            event => tracing::debug!(event = "slot", what = ?event),
+        }
+    }
+
+    /// Takes a view: who is there, and where the slots belong.
+    fn take_view(self: &Rc<Self>, view: Arc<View>) {
+        let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
+            return;
+        };
+        let own = links.machine.borrow().range();
+        links.peers.retain(|name| view.member(name).is_some());
+        links.circuits.borrow_mut().retain(|name| view.member(name).is_some());
+        for member in view.members() {
+            if member.id.name == cluster.me.name {
+                continue;
+            }
+            links.peers.set(&member.id.name, member.id.generation, &member.peer);
+            for worker in 0..member.workers {
+                let theirs = slots_of(worker, member.workers);
+                if theirs.start < own.end && own.start < theirs.end {
+                    // It is made now, and again whenever it is lost.
+                    let _ = links.peers.link(&member.id.name, worker);
+                }
+            }
+        }
+        let table = |of: &dyn Fn(u16) -> Option<u16>| -> Arc<[u16]> {
+            (0..SLOTS).map(|slot| of(slot).unwrap_or(NOBODY)).collect()
+        };
+        let for_machine = slots::View {
+            members: view
+                .members()
+                .iter()
+                .map(|member| (member.id.clone(), member.state == MemberState::Leaving))
+                .collect(),
+            targets: table(&|slot| view.target(slot)),
+            heirs: table(&|slot| view.heir(slot)),
+        };
+        links.view.replace(view);
+        self.step_slots(|machine, step| machine.view(&for_machine, step));
+    }
+
+    /// Deals with what has happened to connections.
+    fn hear_links(self: &Rc<Self>) {
+        let Some(links) = &self.links else { return };
+        while let Some(heard) = links.heard.take() {
+            let now_us = self.node.clock.now_us();
+            match heard.event {
+                PeerEvent::Connected(hello) => {
+                    let theirs = slots_of(heard.worker, hello.workers);
+                    links.circuits.borrow_mut().answered(&heard.peer, now_us);
+                    self.step_slots(|machine, step| machine.link_up(&hello.id, heard.worker, theirs, step));
+                }
+                PeerEvent::Lost(_) => {
+                    self.step_slots(|machine, step| machine.link_lost(&heard.peer, heard.worker, step));
+                }
+                PeerEvent::Failed(PeerError::Refused) => {
+                    links.circuits.borrow_mut().refused(&heard.peer, now_us);
+                }
+                PeerEvent::Failed(_) => {}
+            }
+        }
+    }
+
+    /// Tells the others, through gossip, what this worker's slots come to.
+    fn tell_home(&self) {
+        let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
+            return;
+        };
+        let machine = links.machine.borrow();
+        let view = links.view.borrow();
+        let own = &cluster.workers[self.index];
+        let me = view.rank(&cluster.me.name);
+        let held = machine.range().filter(|&slot| machine.is_held(slot));
+        let mut sum = 0_u64;
+        let (mut count, mut astray) = (0, 0);
+        for slot in held {
+            count += 1;
+            astray += u64::from(view.target(slot) != me || me.is_none());
+            sum =
+                sum.wrapping_add((machine.epoch(slot).0 ^ (u64::from(slot) << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+        own.held.set(count);
+        self.counters().slots_held.set(count);
+        self.counters().slots_astray.set(astray);
+        own.astray.set(astray);
+        own.sum.set(sum);
+        own.view.set(view.hash());
+        cluster.tell_home();
+    }
+
+    /// Which worker of a peer has a slot.
+    pub(super) fn worker_of(&self, peer: &str, slot: u16) -> u16 {
+        let Some(links) = &self.links else { return 0 };
+        let view = links.view.borrow();
+        view.member(peer)
+            .map_or(0, |member| owner(slot, usize::from(member.workers.max(1))) as u16)
+    }
+}
+
+/// What a worker does with what its peers say.
+#[derive(Debug)]
+pub struct FromPeers {
+    worker: Rc<Worker>,
+    /// Numbers of peers' connections, for the lanes of what they forward.
+    numbers: std::cell::RefCell<HashMap<(Incarnation, u16), u32>>,
+}
+
+impl FromPeers {
+    /// For that worker.
+    pub fn new(worker: Rc<Worker>) -> Self {
+        Self {
+            worker,
+            numbers: std::cell::RefCell::default(),
+        }
+    }
+
+    fn number_of(&self, peer: &PeerId) -> u32 {
+        let mut numbers = self.numbers.borrow_mut();
+        // There are far fewer than that; a number that comes twice would only keep two peers' commands in order with each other.
+        let next = numbers.len() as u32;
+        *numbers.entry((peer.id.clone(), peer.worker)).or_insert(next)
+    }
+}
+
+impl PeerHandler for FromPeers {
+    fn on_frame(self: Rc<Self>, from: &PeerId, kind: Kind, body: &[u8], reply: ReplyHandle) {
+        match kind {
+            Kind::Slot => match codec::decode::<slots::Message>(body) {
+                Ok((message, _)) => {
+                    let worker = &self.worker;
+                    worker.step_slots(|machine, step| machine.receive(&from.id, from.worker, message, step));
+                }
+                Err(error) => tracing::warn!(event = "peer_nonsense", peer = %from.id.name, %error),
+            },
+            Kind::Forward => {
+                let number = self.number_of(from);
+                self.worker.serve_forward(number, from.version, body, reply);
+            }
+            Kind::Probe | Kind::Pong | Kind::Replies | Kind::NotUnderstood => {
+                // If the connection is over, nobody waits for that.
+                let _ = reply.not_understood();
+            }
+        }
+    }
+
+    fn on_close(&self, peer: &PeerId, _why: PeerError) {
+        self.numbers
+            .borrow_mut()
+            .retain(|(id, _), _| id.name != peer.id.name || id.generation >= peer.id.generation);
+    }
+}

@@ -1,0 +1,72 @@
+//! What a worker of a clustered node has to do with others.
+
+use super::Cluster;
+use super::events::Heard;
+use super::queues::OpenQueues;
+use crate::limits::Bound;
+use crate::peers::Peers;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Notify;
+use tollgate_cluster::View;
+use tollgate_cluster::circuit::Circuits;
+use tollgate_cluster::slots::{Effect, Machine, Settings};
+
+/// What a worker of a clustered node has to do with others.
+#[derive(Debug)]
+pub struct Links {
+    /// Told when a slot is no longer closing, or another node has it.
+    pub opened: Notify,
+    /// The queues that a closing slot waits for.
+    pub queues: Rc<OpenQueues>,
+    /// Connections to peers.
+    pub peers: Peers,
+    /// Who holds the worker's slots.
+    pub machine: RefCell<Machine>,
+    /// How peers answer.
+    pub circuits: RefCell<Circuits>,
+    /// The members.
+    pub view: RefCell<Arc<View>>,
+    /// When the machine was told the time last, by the node's clock.
+    pub ticked_us: Cell<u64>,
+    /// Of which slots, by their place in the machine, the shard keeps a journal.
+    pub(super) journaled: RefCell<Vec<bool>>,
+    /// What has happened to connections and is not dealt with yet.
+    pub(super) heard: Rc<Heard>,
+    /// A list that is emptied after use.
+    pub(super) effects: RefCell<Vec<Effect>>,
+}
+
+impl Links {
+    /// No connections yet.
+    pub fn new(cluster: &Cluster, worker: usize, slots: Range<u16>) -> Self {
+        let heard = Rc::<Heard>::default();
+        // There are far fewer workers than that.
+        let number = worker as u16;
+        Self {
+            opened: Notify::new(),
+            queues: Rc::default(),
+            peers: Peers::new(Arc::clone(&cluster.peers), number, {
+                let heard = Rc::clone(&heard);
+                move |name, worker, event| heard.push(Arc::clone(name), worker, event)
+            }),
+            machine: RefCell::new(Machine::new(cluster.me.clone(), slots, Settings::default())),
+            circuits: RefCell::default(),
+            view: RefCell::new(Arc::clone(&cluster.view().borrow())),
+            ticked_us: Cell::new(0),
+            journaled: RefCell::default(),
+            heard,
+            effects: RefCell::default(),
+        }
+    }
+}
+
+/// The bound that a full queue of a peer has met.
+pub(super) fn bound_of(error: crate::peers::PeerError) -> Option<Bound> {
+    match error {
+        crate::peers::PeerError::Full(bound) => Some(bound),
+        _ => None,
+    }
+}

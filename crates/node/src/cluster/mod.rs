@@ -1,0 +1,160 @@
+//! The node as one of a cluster: where commands go, and what goes between the slot machines and the shards.
+
+mod events;
+mod forward;
+mod instead;
+mod keeper;
+mod links;
+mod places;
+mod queues;
+mod routes;
+mod serve;
+mod store;
+
+pub use instead::Standing;
+pub use keeper::FromPeers;
+pub use links::Links;
+pub use places::Whereabouts;
+pub use queues::OpenQueue;
+pub use routes::{Route, Routes};
+
+use crate::gossip::{Gossip, GossipStatus, Home, Inputs};
+use crate::metrics::Counter;
+use crate::peers::PeerConfig;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use tokio::sync::watch;
+use tollgate_cluster::{Incarnation, MemberState, View};
+use tollgate_store::SLOTS;
+
+/// What all threads of a clustered node share.
+#[derive(Debug)]
+pub struct Cluster {
+    /// This life of this node.
+    pub me: Incarnation,
+    /// Where commands for each slot go.
+    pub routes: Routes,
+    /// What connections to peers have in common.
+    pub peers: Arc<PeerConfig>,
+    /// Whether the node was told of others; else it is the first.
+    pub has_seeds: bool,
+    /// What each worker's slots come to.
+    pub workers: Vec<WorkerSlots>,
+    /// Names of peers by the numbers that routes have for them. They only become more.
+    names: RwLock<Vec<Arc<str>>>,
+    gossip: Mutex<Option<Gossip>>,
+    inputs: watch::Sender<Inputs>,
+    view: watch::Receiver<Arc<View>>,
+    status: watch::Receiver<Arc<GossipStatus>>,
+}
+
+/// What a worker's slots come to; each worker writes its own.
+#[derive(Debug, Default)]
+pub struct WorkerSlots {
+    /// The hash of the view that the rest speaks of.
+    pub view: Counter,
+    /// How many slots it holds.
+    pub held: Counter,
+    /// How many of them have another target in that view.
+    pub astray: Counter,
+    /// A sum over them and their epochs.
+    pub sum: Counter,
+}
+
+impl Cluster {
+    /// What gossip has begun.
+    pub fn new(gossip: Gossip, peers: Arc<PeerConfig>, has_seeds: bool, workers: usize) -> Self {
+        Self {
+            me: gossip.me().clone(),
+            routes: Routes::new(SLOTS),
+            peers,
+            has_seeds,
+            workers: (0..workers).map(|_| WorkerSlots::default()).collect(),
+            names: RwLock::default(),
+            inputs: gossip.inputs().clone(),
+            view: gossip.view(),
+            status: gossip.status(),
+            gossip: Mutex::new(Some(gossip)),
+        }
+    }
+
+    /// The view, whenever it changes.
+    pub fn view(&self) -> watch::Receiver<Arc<View>> {
+        self.view.clone()
+    }
+
+    /// What gossip has to tell.
+    pub fn status(&self) -> Arc<GossipStatus> {
+        Arc::clone(&self.status.borrow())
+    }
+
+    /// The node knows all that it must know to hold slots.
+    pub fn prepared(&self) {
+        self.inputs.send_modify(|inputs| inputs.prepared = true);
+    }
+
+    /// The node gives its slots away.
+    pub fn leave(&self) {
+        self.inputs.send_modify(|inputs| inputs.leaving = true);
+    }
+
+    /// The slots that the node holds.
+    pub fn held(&self) -> u64 {
+        self.workers.iter().map(|slots| slots.held.get()).sum()
+    }
+
+    /// Whether the node has slots that another takes.
+    pub fn gives_slots_away(&self) -> bool {
+        let view = self.view.borrow();
+        let others = view
+            .members()
+            .iter()
+            .any(|member| member.id.name != self.me.name && member.state == MemberState::Ready);
+        others && self.held() > 0
+    }
+
+    /// Tells the others what the workers' slots come to.
+    pub fn tell_home(&self) {
+        let view_hash = self.view.borrow().hash();
+        let home = Home {
+            view_hash,
+            at_home: self
+                .workers
+                .iter()
+                .all(|slots| slots.view.get() == view_hash && slots.astray.get() == 0),
+            slots_hash: self
+                .workers
+                .iter()
+                .fold(0, |sum, slots| sum.wrapping_add(slots.sum.get())),
+        };
+        self.inputs
+            .send_if_modified(|inputs| std::mem::replace(&mut inputs.home, home) != home);
+    }
+
+    /// Ends gossip.
+    pub fn stop(&self) {
+        if let Some(gossip) = self.gossip.lock().take() {
+            gossip.stop();
+        }
+    }
+
+    /// The number that routes have for a peer.
+    pub fn number_of(&self, name: &Arc<str>) -> u16 {
+        let find = |names: &[Arc<str>]| names.iter().position(|known| known == name);
+        if let Some(number) = find(&self.names.read()) {
+            return number as u16;
+        }
+        let mut names = self.names.write();
+        if let Some(number) = find(&names) {
+            return number as u16;
+        }
+        // A view has far fewer members than that, and names come again.
+        names.push(Arc::clone(name));
+        (names.len() - 1) as u16
+    }
+
+    /// The peer of a number.
+    pub fn name_of(&self, number: u16) -> Option<Arc<str>> {
+        self.names.read().get(usize::from(number)).cloned()
+    }
+}

@@ -1,0 +1,213 @@
+//! Commands that peers have sent: run in the shards of this node, and their replies put in order.
+
+use super::instead::Standing;
+use crate::keyspace;
+use crate::node::Place;
+use crate::order::{Lost, Order};
+use crate::remote::{Batch, Lane, Replies};
+use crate::worker::Worker;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+use tollgate_commands::{Env, LastCommand, Run, Spec};
+use tollgate_protocol::{Progress, Proto, Request, Scanner};
+use tollgate_store::slot_of;
+
+/// Commands in a row for one database in one version of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// How many.
+    pub commands: u32,
+    /// The database.
+    pub db: u8,
+    /// The protocol of the replies.
+    pub proto: Proto,
+}
+
+/// Commands of a peer, sorted by who runs them.
+pub struct Forwarded {
+    lane: Lane,
+    order: Order,
+    /// What is answered without a shard.
+    local: Vec<u8>,
+    local_ends: Vec<u32>,
+    /// Those whose slots are elsewhere.
+    elsewhere: Vec<u32>,
+    count: u32,
+    parts: Vec<Part>,
+    /// Whether checks are decided on replicas, in place of holders.
+    stands_in: bool,
+    /// For each worker: its collecting batch, as an index of `parts`.
+    collecting: Vec<Option<usize>>,
+}
+
+/// A part of the commands.
+enum Part {
+    /// For the shard of that worker.
+    Batch(usize, Batch),
+    /// A command over keys of several shards.
+    EachKey(Batch),
+}
+
+/// Bytes that are no requests. Whoever sent them is no peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+impl Forwarded {
+    /// Reads commands, and looks up who runs them.
+    ///
+    /// # Errors
+    /// They are not what a peer sends.
+    pub fn read(
+        worker: &Worker,
+        lane: Lane,
+        bytes: &[u8],
+        stretches: &[Stretch],
+        stands_in: bool,
+    ) -> Result<Self, Malformed> {
+        let mut forwarded = Self {
+            lane,
+            order: Order::default(),
+            local: Vec::new(),
+            local_ends: Vec::new(),
+            elsewhere: Vec::new(),
+            count: 0,
+            parts: Vec::new(),
+            stands_in,
+            collecting: vec![None; worker.node.workers()],
+        };
+        let mut scanner = Scanner::new(worker.node.scan_limits);
+        scanner.set_authenticated(true);
+        let mut last = LastCommand::default();
+        let mut stretches = stretches.iter().copied();
+        let mut stretch = stretches.next().ok_or(Malformed)?;
+        let mut at = 0;
+        while at < bytes.len() {
+            while stretch.commands == 0 {
+                stretch = stretches.next().ok_or(Malformed)?;
+            }
+            let Ok(Progress::Request { consumed }) = scanner.next(&bytes[at..]) else {
+                return Err(Malformed);
+            };
+            let request = scanner.request(&bytes[at..]);
+            let env = worker.env(worker.node.clock.now_us(), stretch.db, stretch.proto);
+            match worker.node.commands.resolve(request, &mut last) {
+                Ok((spec, _)) => forwarded.sort(worker, &env, spec, request),
+                Err(error) => {
+                    error.write(&mut forwarded.local, stretch.proto);
+                    forwarded.note_local();
+                }
+            }
+            forwarded.count += 1;
+            stretch.commands -= 1;
+            at += consumed;
+        }
+        match stretch.commands == 0 && stretches.all(|stretch| stretch.commands == 0) {
+            true => Ok(forwarded),
+            false => Err(Malformed),
+        }
+    }
+
+    fn note_local(&mut self) {
+        self.local_ends.push(self.local.len() as u32);
+        self.order.local(1);
+    }
+
+    fn sort(&mut self, worker: &Worker, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        let workers = worker.node.workers();
+        // The worker of a key here; the shard's own mailbox waits for a slot that closes.
+        let place = |position: usize| {
+            let slot = slot_of(request.arg(position));
+            match worker.node.place(slot) {
+                Place::Of(place) if place >= workers => None,
+                Place::Of(place) => Some(place),
+                Place::Closing => Some(worker.node.owner(slot)),
+            }
+        };
+        let mut places = spec.key_positions(request).map(place);
+        let first = places.next().unwrap_or(Some(worker.index));
+        let (Some(first), others) = (first, places.collect::<Vec<_>>()) else {
+            if self.stands_in && matches!(spec.run, Run::Check(_)) && worker.can_stand_in(slot_of(request.arg(1))) {
+                worker.decide_instead(Standing::Heir, env, spec, request, &mut self.local);
+                return self.note_local();
+            }
+            return self.note_elsewhere();
+        };
+        if others.contains(&None) {
+            return self.note_elsewhere();
+        }
+        let is_split = others.iter().any(|&other| other != Some(first));
+        if is_split && matches!(spec.run, Run::EachKey(_)) {
+            let mut batch = Batch::default();
+            batch.push(spec, env, request);
+            self.order.remote(self.parts.len(), 0);
+            self.parts.push(Part::EachKey(batch));
+            // What comes after it for the same keys comes after it.
+            self.collecting.fill(None);
+            return;
+        }
+        let part = *self.collecting[first].get_or_insert_with(|| {
+            self.parts.push(Part::Batch(first, Batch::default()));
+            self.parts.len() - 1
+        });
+        if let Part::Batch(_, batch) = &mut self.parts[part] {
+            self.order.remote(part, batch.len());
+            batch.push(spec, env, request);
+        }
+    }
+
+    fn note_elsewhere(&mut self) {
+        self.elsewhere.push(self.count);
+        self.note_local();
+    }
+
+    /// Runs them. A command that was not run, since its slot is elsewhere, has an empty reply.
+    pub async fn run(self, worker: &Rc<Worker>) -> Replies {
+        let mut waiting = Vec::with_capacity(self.parts.len());
+        for part in self.parts {
+            waiting.push(match part {
+                Part::Batch(owner, batch) => match worker.node.post_batch(owner, batch, Some(self.lane)) {
+                    Ok(replies) => Waiting::Batch(replies),
+                    Err(lost) => Waiting::Lost(lost),
+                },
+                Part::EachKey(batch) => Waiting::EachKey(batch),
+            });
+        }
+        let mut batches = Vec::with_capacity(waiting.len());
+        let mut elsewhere = self.elsewhere;
+        for part in waiting {
+            batches.push(match part {
+                Waiting::Batch(replies) => replies.await.map_err(|_| Lost::ShardGone),
+                Waiting::Lost(lost) => Err(lost),
+                Waiting::EachKey(batch) => Ok(run_each_key(worker, &batch).await),
+            });
+        }
+        if let (1, [Ok(only)]) = (batches.len(), &mut batches[..])
+            && self.local_ends.is_empty()
+        {
+            return std::mem::take(only);
+        }
+        let mut replies = Replies::default();
+        self.order
+            .splice_all(&self.local, &self.local_ends, &batches, &mut replies);
+        replies.elsewhere.append(&mut elsewhere);
+        replies.elsewhere.sort_unstable();
+        replies
+    }
+}
+
+/// A part under way.
+enum Waiting {
+    Batch(oneshot::Receiver<Replies>),
+    Lost(Lost),
+    EachKey(Batch),
+}
+
+async fn run_each_key(worker: &Rc<Worker>, batch: &Batch) -> Replies {
+    let mut replies = Replies::default();
+    if let Some((spec, db, proto, request)) = batch.get(0) {
+        let env = worker.env(worker.node.clock.now_us(), db, proto);
+        keyspace::run_each_key(worker, &env, spec, request, &mut replies.bytes).await;
+    }
+    replies.ends.push(replies.bytes.len() as u32);
+    replies
+}
