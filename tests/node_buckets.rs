@@ -115,7 +115,7 @@ fn a_rule_that_can_never_work_stops_the_start() {
         let text = format!("{good}[[rules]]\nid = \"big\"\nlimit = 50000\nwindow = \"1m\"\n{rest}\n");
         let config = dir.write("c.toml", &text);
         let config = config.to_str().expect("a path");
-        let addresses = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let addresses = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--peer", "off"];
         let failure = run_tollgate(&[&["serve", "--config", config][..], &addresses].concat());
         assert_eq!(failure.status.code(), Some(1));
         let begins = format!("tollgate: {config}:6: rule 'big': ");
