@@ -198,6 +198,10 @@ impl Changes {
         {
             self.flush_forgotten = position;
         }
+        // Positions only grow: a segment that is added later would begin before what is added here.
+        if self.end >> SEGMENT_BITS >= self.first + self.segments.len() as u64 {
+            self.add_segment();
+        }
         self.flushes.push_back((self.end, keyspace));
         // So that who begins to track after this has a higher position.
         self.end += RECORD_UNIT as u64;

@@ -2,6 +2,7 @@
 
 mod crowds;
 mod follow;
+mod held;
 mod model;
 mod properties;
 mod single;
