@@ -74,3 +74,25 @@ fn scenario_a_node_joins_another_is_killed_and_one_leaves() {
         assert!(!admitted(&mut at_a, &format!("bucket:{key}")), "a sixth");
     }
 }
+
+#[test]
+fn many_large_replies_come_from_another_node_in_order() {
+    const VALUE_BYTES: usize = 200_000;
+    const ROUNDS: usize = 40;
+    let a = start("a", None);
+    let b = start("b", Some(&a));
+    until_spread(&[&a, &b]);
+    let mut at_a = a.client();
+    // Some are here and some are there.
+    let value = |key: usize| key.to_string().repeat(VALUE_BYTES);
+    for key in 0..8 {
+        assert_eq!(at_a.command(&["SET", &format!("key:{key}"), &value(key)]).text(), "OK");
+    }
+    assert!(at_a.line("DBSIZE").int() < 8, "of this node alone");
+    let commands: Vec<Vec<String>> = (0..ROUNDS)
+        .map(|round| vec!["GET".to_owned(), format!("key:{}", round % 8)])
+        .collect();
+    for (round, reply) in at_a.pipeline(&commands).iter().enumerate() {
+        assert!(reply.text() == value(round % 8), "{round}");
+    }
+}
