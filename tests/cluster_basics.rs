@@ -1,7 +1,7 @@
 //! Nodes that act as one: keys move with joins and leaves, and survive a kill.
 
 use std::time::Duration;
-use tollgate_suite::{Client, Node, until};
+use tollgate_suite::{Client, Node, Value, until, until_hit};
 
 /// A node of a cluster: the first, or one that joins another.
 fn start(name: &str, seed: Option<&Node>) -> Node {
@@ -95,4 +95,39 @@ fn many_large_replies_come_from_another_node_in_order() {
     for (round, reply) in at_a.pipeline(&commands).iter().enumerate() {
         assert!(reply.text() == value(round % 8), "{round}");
     }
+}
+
+#[test]
+fn replies_of_another_node_that_are_too_large_together_are_an_error_and_nothing_is_done_twice() {
+    const VALUE_BYTES: usize = 200_000;
+    const ROUNDS: usize = 150;
+    let a = start("a", None);
+    let b = start("b", Some(&a));
+    until_spread(&[&a, &b]);
+    let mut at_a = a.client();
+    // A key of the other node: here there are no more of them then.
+    let tag = (0..).find(|tag| {
+        let before = at_a.line("DBSIZE").int();
+        at_a.command(&["SET", &format!("{{{tag}}}"), &"x".repeat(VALUE_BYTES)]);
+        at_a.line("DBSIZE").int() == before
+    });
+    let tag = tag.expect("a tag");
+    let mut commands = Vec::new();
+    for _ in 0..ROUNDS {
+        commands.push(vec!["GET".to_owned(), format!("{{{tag}}}")]);
+        commands.push(vec!["INCR".to_owned(), format!("{{{tag}}}count")]);
+    }
+    let replies = at_a.pipeline(&commands);
+    let is_whole = |reply: &Value| reply.is_error() || reply.text().len() == VALUE_BYTES;
+    assert!(replies.iter().step_by(2).all(is_whole));
+    let refused = replies.iter().filter(|reply| reply.is_error()).count();
+    assert!((1..ROUNDS).contains(&refused), "{refused}");
+    let counts = replies.iter().skip(1).step_by(2).map(Value::int);
+    assert!(counts.eq(1..=ROUNDS as i64));
+    assert_eq!(
+        at_a.line(&format!("GET {{{tag}}}count")).text(),
+        ROUNDS.to_string(),
+        "each once"
+    );
+    until_hit(&b, "peer_frame_bytes", 1.0);
 }

@@ -1,7 +1,8 @@
 //! Commands on their way to peers.
 
 use super::instead::Standing;
-use super::serve::{Forwarded, Malformed, Stretch};
+use super::serve::{Forwarded, Malformed, Stretch, fit};
+use crate::limits::Bound;
 use crate::node::Place;
 use crate::order::Lost;
 use crate::peers::{Answer, PeerError, Pending, ReplyHandle};
@@ -25,7 +26,8 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// The reply to a command that nobody decided. It had no effect.
 const NOBODY: &[u8] = b"-CLUSTERDOWN no node that answers has the key's slot\r\n";
 /// The reply to a command that was sent to a node which did not answer any more.
-const UNKNOWN: &[u8] = b"-CLUSTERDOWN the node that has the key's slot is gone; the command may have been done\r\n";
+const UNKNOWN: &[u8] =
+    b"-CLUSTERDOWN the node that has the key's slot has not answered; the command may have been done\r\n";
 
 /// Commands that were sent to a peer.
 struct Sent {
@@ -398,7 +400,10 @@ impl Worker {
         };
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let replies = forwarded.run(&worker).await;
+            let mut replies = forwarded.run(&worker).await;
+            if fit(&mut replies, worker.node.config.limits.peer_frame_bytes) {
+                worker.counters().limit_hit(Bound::PeerFrameBytes);
+            }
             let not_answered = replies.elsewhere.iter().map(|&index| NotAnswered {
                 index,
                 // Where it is the sender learns from the holder itself.
@@ -426,6 +431,11 @@ impl Open {
                     Vec::new()
                 }
             },
+            // It would not be understood the next time either, and may have been done: so ends an answer that was too long.
+            Err(PeerError::NotUnderstood) => {
+                self.fail(commands, UNKNOWN);
+                Vec::new()
+            }
             Err(error) => {
                 let mut again = Vec::new();
                 for &index in commands {

@@ -195,6 +195,42 @@ impl Forwarded {
     }
 }
 
+/// The reply in place of one that does not fit into a frame.
+const TOO_LARGE: &[u8] =
+    b"-ERR the replies of another node are too large to be sent together; the command was done\r\n";
+/// Bytes of a frame beside the replies: of the frame itself, and for each command.
+const FRAME_BESIDE_BYTES: usize = 1024;
+const COMMAND_BESIDE_BYTES: usize = 16;
+
+/// Leaves out replies, with an error in place of each, so that the others fit into a frame of `bytes_max`. Answers whether one was left
+/// out.
+pub fn fit(replies: &mut Replies, bytes_max: usize) -> bool {
+    let count = replies.ends.len();
+    let room = bytes_max.saturating_sub(FRAME_BESIDE_BYTES + count * COMMAND_BESIDE_BYTES);
+    if replies.bytes.len() <= room {
+        return false;
+    }
+    let mut rest = room.saturating_sub(count * TOO_LARGE.len());
+    let mut fitting = Replies {
+        elsewhere: std::mem::take(&mut replies.elsewhere),
+        ..Replies::default()
+    };
+    for index in 0..count {
+        let reply = replies.get(index).unwrap_or_default();
+        if reply.len() <= TOO_LARGE.len() {
+            fitting.bytes.extend_from_slice(reply);
+        } else if reply.len() <= rest {
+            rest -= reply.len();
+            fitting.bytes.extend_from_slice(reply);
+        } else {
+            fitting.bytes.extend_from_slice(TOO_LARGE);
+        }
+        fitting.ends.push(fitting.bytes.len() as u32);
+    }
+    *replies = fitting;
+    true
+}
+
 /// A part under way.
 enum Waiting {
     Batch(oneshot::Receiver<Replies>),

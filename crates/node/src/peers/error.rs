@@ -60,10 +60,16 @@ impl PeerError {
             | Self::Unreached
             | Self::Refused
             | Self::Handshake(_)
-            | Self::NotUnderstood
             | Self::Full(_)
             | Self::TooLong => false,
-            Self::Reset | Self::Closed | Self::TimedOut | Self::Protocol | Self::GivenUp | Self::System(_) => true,
+            // An answer that is too long comes back like that.
+            Self::NotUnderstood
+            | Self::Reset
+            | Self::Closed
+            | Self::TimedOut
+            | Self::Protocol
+            | Self::GivenUp
+            | Self::System(_) => true,
         }
     }
 
