@@ -204,8 +204,8 @@ bounds! {
         "";
     /// Bytes of one frame between nodes. Messages of slots and batches of commands are kept below it.
     peer_frame_bytes / PeerFrameBytes: 16 * MIB, Bytes(1 << 16, 1 << 26), "bytes",
-        "the message is not sent; a peer that sends a longer one is closed",
-        "";
+        "the message is not sent, a peer that sends a longer one is closed; of replies that are more together, the last are an error",
+        "ERR the replies of another node are too large to be sent together; the command was done";
     /// Bytes of frames that wait for one worker of a peer to take them.
     peer_queue_bytes / PeerQueueBytes: 64 * MIB, Bytes(1 << 16, 1 << 32), "bytes",
         "requests to it fail as if it did not answer; a peer that does not take its answers is closed",
