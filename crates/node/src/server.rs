@@ -210,7 +210,7 @@ fn listen(config: &Config) -> Result<TcpListener, ServeError> {
 }
 
 pub(crate) fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
-    /// Orders besides one for each connection: kills and the drain.
+    /// Orders besides one for each connection: kills, and connections of peers.
     const OTHER_ORDERS: usize = 64;
     let mut outboxes = Outboxes {
         mailboxes: Vec::new(),
