@@ -4,6 +4,7 @@ mod events;
 mod forward;
 mod instead;
 mod keeper;
+mod lanes;
 mod links;
 mod open;
 mod outbox;
@@ -20,15 +21,19 @@ pub use links::Links;
 pub use places::{Whereabouts, class_of};
 pub use queues::OpenQueue;
 pub use routes::{Route, Routes};
+pub use serve::TOO_LARGE;
 
 use crate::gossip::{Gossip, GossipStatus, Home, Inputs};
 use crate::metrics::Counter;
 use crate::peers::PeerConfig;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tollgate_cluster::{Incarnation, MemberState, View};
 use tollgate_store::SLOTS;
+
+/// Names of peers that have numbers: as many as there are numbers.
+const NAMES_MAX: usize = 1 << 16;
 
 /// What all threads of a clustered node share.
 #[derive(Debug)]
@@ -37,13 +42,15 @@ pub struct Cluster {
     pub me: Incarnation,
     /// Where commands for each slot go.
     pub routes: Routes,
+    /// Told when a slot of any worker is no longer closing, or another node has it.
+    pub opened: Notify,
     /// What connections to peers have in common.
     pub peers: Arc<PeerConfig>,
     /// Whether the node was told of others; else it is the first.
     pub has_seeds: bool,
     /// What each worker's slots come to.
     pub workers: Vec<WorkerSlots>,
-    /// Names of peers by the numbers that routes have for them. They only become more.
+    /// Names of peers by the numbers that routes have for them.
     names: RwLock<Vec<Arc<str>>>,
     gossip: Mutex<Option<Gossip>>,
     inputs: watch::Sender<Inputs>,
@@ -72,6 +79,7 @@ impl Cluster {
         Self {
             me: gossip.me().clone(),
             routes: Routes::new(SLOTS),
+            opened: Notify::new(),
             peers,
             has_seeds,
             workers: (0..workers).map(|_| WorkerSlots::default()).collect(),
@@ -149,9 +157,23 @@ impl Cluster {
         if let Some(number) = find(&names) {
             return number as u16;
         }
-        // A view has far fewer members than that, and names come again.
-        names.push(Arc::clone(name));
-        (names.len() - 1) as u16
+        if names.len() < NAMES_MAX {
+            names.push(Arc::clone(name));
+            return (names.len() - 1) as u16;
+        }
+        // A cluster that has seen so many names over the years: one is forgotten by which nothing is routed.
+        let mut used = vec![false; names.len()];
+        for slot in 0..SLOTS {
+            if let Route::Peer(number) = self.routes.get(slot) {
+                used[usize::from(number)] = true;
+            }
+        }
+        let view = self.view.borrow();
+        let is_free = |number: &usize| !used[*number] && view.member(&names[*number]).is_none();
+        // There are more names than slots and members.
+        let free = (0..names.len()).find(is_free).unwrap_or(0);
+        names[free] = Arc::clone(name);
+        free as u16
     }
 
     /// The peer of a number.
