@@ -150,6 +150,7 @@ impl Worker {
             Decider::Nobody => Route::Nobody,
         };
         cluster.routes.set(slot, route);
+        cluster.routes.set_epoch(slot, links.machine.borrow().epoch(slot).0);
         if route != Route::Closing {
             self.shard.borrow_mut().set_slot_closed(slot, false);
             self.wake_waiting();
@@ -324,7 +325,8 @@ impl PeerHandler for FromPeers {
                 let number = self.number_of(from);
                 self.worker.serve_forward(number, from.version, body, reply);
             }
-            Kind::Probe | Kind::Pong | Kind::Replies | Kind::NotUnderstood => {
+            Kind::AskStatus | Kind::Drain => self.worker.serve_operation(kind, from.version, body, reply),
+            Kind::Probe | Kind::Pong | Kind::Replies | Kind::NotUnderstood | Kind::Status | Kind::DrainBegun => {
                 // If the connection is over, nobody waits for that.
                 let _ = reply.not_understood();
             }
