@@ -20,6 +20,7 @@ mod hello;
 mod keys;
 mod message;
 mod operate;
+mod slot;
 
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HEADER_BYTES, SEAL_BYTES};
 pub use gossip::{GossipRefusal, Sealer, TIME_WINDOW};
@@ -31,3 +32,4 @@ pub use message::{
     write_message,
 };
 pub use operate::{AskStatus, Drain, DrainBegun, NodeStatus, Trouble};
+pub use slot::{SlotMessages, append_slot_message};

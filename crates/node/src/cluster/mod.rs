@@ -5,11 +5,14 @@ mod forward;
 mod instead;
 mod keeper;
 mod links;
+mod open;
 mod operate;
+mod outbox;
 mod places;
 mod queues;
 mod report;
 mod routes;
+mod seen;
 mod serve;
 mod store;
 
@@ -17,7 +20,7 @@ pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
 pub use operate::{Operation, drain};
-pub use places::Whereabouts;
+pub use places::{Whereabouts, class_of};
 pub use queues::OpenQueue;
 pub use report::report;
 pub use routes::{Route, Routes};
@@ -74,6 +77,8 @@ pub struct WorkerSlots {
     pub astray: Counter,
     /// A sum over them and their epochs.
     pub sum: Counter,
+    /// Buckets of which it owes something to other nodes.
+    pub owed: Counter,
 }
 
 impl Cluster {
@@ -124,19 +129,15 @@ impl Cluster {
         self.inputs.borrow().leaving
     }
 
-    /// The slots that the node holds.
-    pub fn held(&self) -> u64 {
-        self.workers.iter().map(|slots| slots.held.get()).sum()
-    }
-
-    /// Whether the node has slots that another takes.
+    /// Whether the node has slots that another takes, or owes another what it admitted in its place.
     pub fn gives_slots_away(&self) -> bool {
         let view = self.view.borrow();
         let others = view
             .members()
             .iter()
             .any(|member| member.id.name != self.me.name && member.state == MemberState::Ready);
-        others && self.held() > 0
+        let drained = |slots: &WorkerSlots| slots.held.get() == 0 && slots.owed.get() == 0;
+        others && !self.workers.iter().all(drained)
     }
 
     /// Tells the others what the workers' slots come to.
@@ -184,3 +185,6 @@ impl Cluster {
         self.names.read().get(usize::from(number)).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,7 +55,7 @@ impl Turn<'_> {
             // It is here or there in a moment. What this connection has queued must not be what it waits for.
             self.stop_joining().await;
             let env = self.env(session);
-            self.place_of(&env, spec, slot).await;
+            self.wait_for_slot(&env, spec, slot).await;
         }
         self.moved(slot)
     }
