@@ -163,6 +163,7 @@ impl Worker {
             Decider::Nobody => Route::Nobody,
         };
         cluster.routes.set(slot, route);
+        cluster.routes.set_epoch(slot, links.machine.borrow().epoch(slot).0);
         if route != Route::Closing {
             self.shard.borrow_mut().set_slot_closed(slot, false);
             links.has_opened.set(true);
@@ -401,7 +402,8 @@ impl PeerHandler for FromPeers {
                 // If the connection is over, nobody waits for that.
                 let _ = reply.reply(&Pong { view });
             }
-            Kind::Pong | Kind::Replies | Kind::NotUnderstood => {
+            Kind::AskStatus | Kind::Drain => self.worker.serve_operation(kind, from.version, body, reply),
+            Kind::Pong | Kind::Replies | Kind::NotUnderstood | Kind::Status | Kind::DrainBegun => {
                 // If the connection is over, nobody waits for that.
                 let _ = reply.not_understood();
             }
