@@ -5,7 +5,8 @@
 
 use tollgate_cluster::Incarnation;
 use tollgate_cluster::wire::{
-    Forward, FrameError, FrameReader, FrameWriter, Handshake, Kind, Local, Message, Pong, Probe, Progress, Replies,
+    Forward, FrameError, FrameReader, FrameWriter, Handshake, Keyspace, KeyspaceDone, Kind, Libraries, LibrariesAnswer,
+    Listeners, Listening, Local, Message, Pong, Probe, Progress, Publish, Published, Replies, Scripts, ScriptsAnswer,
     Secret, Versions, read_message, write_message,
 };
 
@@ -116,6 +117,16 @@ fn read(kind: Option<Kind>, body: &[u8]) {
         Some(Kind::Replies) => reads_back!(Replies<'_>, body),
         Some(Kind::Probe) => reads_back!(Probe, body),
         Some(Kind::Pong) => reads_back!(Pong, body),
+        Some(Kind::Keyspace) => reads_back!(Keyspace<'_>, body),
+        Some(Kind::KeyspaceDone) => reads_back!(KeyspaceDone<'_>, body),
+        Some(Kind::Publish) => reads_back!(Publish<'_>, body),
+        Some(Kind::Published) => reads_back!(Published, body),
+        Some(Kind::Listeners) => reads_back!(Listeners<'_>, body),
+        Some(Kind::Listening) => reads_back!(Listening<'_>, body),
+        Some(Kind::Scripts) => reads_back!(Scripts<'_>, body),
+        Some(Kind::ScriptsAnswer) => reads_back!(ScriptsAnswer<'_>, body),
+        Some(Kind::Libraries) => reads_back!(Libraries<'_>, body),
+        Some(Kind::LibrariesAnswer) => reads_back!(LibrariesAnswer<'_>, body),
         // Without a body, or with one that others read.
         Some(Kind::NotUnderstood | Kind::Slot) | None => {}
     }

@@ -1,5 +1,6 @@
 //! Commands over several shards: carries operations to them and answers back.
 
+use crate::cluster::Unanswered;
 use crate::limits::Bound;
 use crate::node::Place;
 use crate::order::Lost;
@@ -7,19 +8,36 @@ use crate::remote::{Batch, Replies};
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
+use std::sync::Arc;
 use tollgate_commands::{CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, NodeView, Spec};
 use tollgate_protocol::{ReplyWriter, Request};
-use tollgate_store::slot_of;
+use tollgate_store::{SLOTS, slot_of};
 
 /// Keys of one command that are worked on at a stretch; a command with more goes on after others had their chance.
 pub const KEYS_AT_ONCE: usize = 256;
 
-/// Runs a command over all keys and writes its reply.
-pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, request: Request<'_>, out: &mut Vec<u8>) {
+/// Runs a command over all keys and writes its reply. `has_node` says whether the node is the caller's already.
+pub async fn run(
+    worker: &Rc<Worker>,
+    env: &Env,
+    command: KeyspaceCommand,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+    has_node: bool,
+) {
     let node = &worker.node;
-    let run = KeyspaceRun::new(command, env, request, node.shard_slots(), node.keyspace_limits());
-    let finished = match run {
-        Ok(run) => carry(worker, run).await,
+    // What a node has that has all slots its shards have. What changes them, and cursors, must stay right when others join.
+    let is_wide = match command {
+        KeyspaceCommand::DbSize | KeyspaceCommand::RandomKey => worker.has_peers(),
+        _ => node.cluster.is_some(),
+    };
+    // A cluster is like one shard that has all slots, wherever those are.
+    let slots = match is_wide {
+        false => node.shard_slots(),
+        true => Arc::from([0..SLOTS]),
+    };
+    let finished = match KeyspaceRun::new(command, env, request, slots, node.keyspace_limits()) {
+        Ok(run) => carry(worker, run, (is_wide, has_node)).await,
         Err(error) => Err(error.into()),
     };
     match finished {
@@ -33,6 +51,13 @@ pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, reque
             error.write(out, env.proto);
         }
         Err(Stopped::Lost(lost)) => out.extend_from_slice(lost.reply()),
+        Err(Stopped::Unanswered(unanswered)) => {
+            let text = match command.empties() {
+                true => format!("not everything is flushed: {unanswered}"),
+                false => unanswered.to_string(),
+            };
+            ReplyWriter::new(out, env.proto).error("CLUSTERDOWN", &text);
+        }
     }
 }
 
@@ -40,6 +65,7 @@ pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, reque
 enum Stopped {
     Error(CommandError),
     Lost(Lost),
+    Unanswered(Unanswered),
 }
 
 impl From<CommandError> for Stopped {
@@ -48,12 +74,22 @@ impl From<CommandError> for Stopped {
     }
 }
 
-async fn carry(worker: &Rc<Worker>, mut run: KeyspaceRun) -> Result<KeyspaceRun, Stopped> {
+async fn carry(
+    worker: &Rc<Worker>,
+    mut run: KeyspaceRun,
+    (is_wide, has_node): (bool, bool),
+) -> Result<KeyspaceRun, Stopped> {
     while let Some((shard, op)) = run.ask() {
-        let answer = ask(worker, shard, op).await.map_err(|lost| {
-            note(worker, lost);
-            Stopped::Lost(lost)
-        })?;
+        let answer = match is_wide {
+            true => worker
+                .keyspace_everywhere(op, has_node)
+                .await
+                .map_err(Stopped::Unanswered)?,
+            false => ask(worker, shard, op).await.map_err(|lost| {
+                note(worker, lost);
+                Stopped::Lost(lost)
+            })?,
+        };
         run.take(answer)?;
     }
     Ok(run)

@@ -167,6 +167,7 @@ impl Worker {
         let Some(links) = &self.links else { return };
         self.decide_checks();
         links.queues.until_empty().await;
+        links.flushing.until_empty().await;
         self.until_no_holds(slot).await;
         self.shard.borrow_mut().set_slot_closed(slot, true);
         self.step_slots(|machine, step| machine.frozen(slot, step));
@@ -324,7 +325,20 @@ impl PeerHandler for FromPeers {
                 let number = self.number_of(from);
                 self.worker.serve_forward(number, from.version, body, reply);
             }
-            Kind::Probe | Kind::Pong | Kind::Replies | Kind::NotUnderstood => {
+            Kind::Keyspace => self.worker.serve_keyspace(from.version, body, reply),
+            Kind::Publish => self.worker.serve_publish(from.version, body, reply),
+            Kind::Listeners => self.worker.serve_listeners(from.version, body, reply),
+            Kind::Scripts => self.worker.serve_scripts(from.version, body, reply),
+            Kind::Libraries => self.worker.serve_libraries(from.version, body, reply),
+            Kind::KeyspaceDone
+            | Kind::Published
+            | Kind::Listening
+            | Kind::ScriptsAnswer
+            | Kind::LibrariesAnswer
+            | Kind::Probe
+            | Kind::Pong
+            | Kind::Replies
+            | Kind::NotUnderstood => {
                 // If the connection is over, nobody waits for that.
                 let _ = reply.not_understood();
             }

@@ -3,6 +3,7 @@
 use super::Cluster;
 use super::events::Heard;
 use super::queues::OpenQueues;
+use super::wide::UnknownScripts;
 use crate::limits::Bound;
 use crate::peers::Peers;
 use std::cell::{Cell, RefCell};
@@ -21,6 +22,10 @@ pub struct Links {
     pub opened: Notify,
     /// The queues that a closing slot waits for.
     pub queues: Rc<OpenQueues>,
+    /// The flushes that a closing slot waits for.
+    pub(super) flushing: Rc<OpenQueues>,
+    /// Scripts that no node knew a moment ago.
+    pub(super) unknown_scripts: UnknownScripts,
     /// Connections to peers.
     pub peers: Peers,
     /// Who holds the worker's slots.
@@ -48,6 +53,8 @@ impl Links {
         Self {
             opened: Notify::new(),
             queues: Rc::default(),
+            flushing: Rc::default(),
+            unknown_scripts: UnknownScripts::default(),
             peers: Peers::new(Arc::clone(&cluster.peers), number, {
                 let heard = Rc::clone(&heard);
                 move |name, worker, event| heard.push(Arc::clone(name), worker, event)
