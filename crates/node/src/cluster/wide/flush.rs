@@ -13,10 +13,14 @@ use crate::worker::Worker;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_cluster::wire::{Keyspace, KeyspaceStep};
 use tollgate_commands::{CommandError, KeyspaceAnswer, KeyspaceOp};
 use tollgate_store::SlotSet;
+
+/// The longest time between two attempts.
+const AGAIN_MAX: Duration = Duration::from_millis(100);
 
 impl Worker {
     /// Empties what this node holds, of a database or of all: which slots. `has_node` says whether the node is the caller's already.
@@ -75,6 +79,7 @@ impl Worker {
     pub(super) async fn flush_everywhere(self: &Rc<Self>, db: Option<u8>, has_node: bool) -> Result<(), Unanswered> {
         let deadline = self.wide_deadline();
         let mut left = SlotSet::all();
+        let mut wait = AGAIN;
         loop {
             let (peers, is_own) = self.holders_of(&left);
             let before = left.len();
@@ -111,7 +116,9 @@ impl Worker {
                 return Err(unanswered);
             }
             if left.len() == before {
-                self.until_changed(AGAIN).await;
+                self.until_changed(wait).await;
+                // What is asked again is not only looked at.
+                wait = (2 * wait).min(AGAIN_MAX);
             }
         }
     }
