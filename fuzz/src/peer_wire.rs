@@ -5,9 +5,10 @@
 
 use tollgate_cluster::Incarnation;
 use tollgate_cluster::wire::{
-    Forward, FrameError, FrameReader, FrameWriter, Handshake, Keyspace, KeyspaceDone, Kind, Libraries, LibrariesAnswer,
-    Listeners, Listening, Local, Message, Pong, Probe, Progress, Publish, Published, Replies, Scripts, ScriptsAnswer,
-    Secret, Versions, read_message, write_message,
+    AskStatus, Drain, DrainBegun, Forward, FrameError, FrameReader, FrameWriter, Handshake, Keyspace, KeyspaceDone,
+    Kind, Libraries, LibrariesAnswer, Listeners, Listening, Local, Message, NodeStatus, Pong, Probe, Progress, Publish,
+    Published, Replies, Scripts, ScriptsAnswer, Secret, SlotMessages, Versions, append_slot_message, read_message,
+    write_message,
 };
 
 const FRAME_BYTES_MAX: usize = 1 << 16;
@@ -127,7 +128,23 @@ fn read(kind: Option<Kind>, body: &[u8]) {
         Some(Kind::ScriptsAnswer) => reads_back!(ScriptsAnswer<'_>, body),
         Some(Kind::Libraries) => reads_back!(Libraries<'_>, body),
         Some(Kind::LibrariesAnswer) => reads_back!(LibrariesAnswer<'_>, body),
-        // Without a body, or with one that others read.
-        Some(Kind::NotUnderstood | Kind::Slot) | None => {}
+        Some(Kind::AskStatus) => reads_back!(AskStatus, body),
+        Some(Kind::Status) => reads_back!(NodeStatus, body),
+        Some(Kind::Drain) => reads_back!(Drain, body),
+        Some(Kind::DrainBegun) => reads_back!(DrainBegun, body),
+        Some(Kind::Slot) => {
+            let messages: Vec<_> = SlotMessages::of(body).map_while(Result::ok).collect();
+            let mut again = Vec::new();
+            for message in &messages {
+                append_slot_message(message, &mut again).expect("what was read can be written");
+            }
+            assert!(
+                SlotMessages::of(&again)
+                    .map(|message| message.expect("a message"))
+                    .eq(messages)
+            );
+        }
+        // Without a body.
+        Some(Kind::NotUnderstood) | None => {}
     }
 }

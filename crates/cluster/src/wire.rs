@@ -21,8 +21,10 @@ mod keys;
 mod keyspace;
 mod libraries;
 mod message;
+mod operate;
 mod pubsub;
 mod scripts;
+mod slot;
 
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HEADER_BYTES, SEAL_BYTES};
 pub use gossip::{GossipRefusal, Sealer, TIME_WINDOW};
@@ -35,5 +37,7 @@ pub use message::{
     Forward, Holder, Kind, Message, MessageError, NotAnswered, Pong, Probe, Replies, Run, Why, read_message,
     write_message,
 };
+pub use operate::{AskStatus, Drain, DrainBegun, NodeStatus, Trouble};
 pub use pubsub::{Listeners, ListenersOf, Listening, Publish, Published};
 pub use scripts::{Scripts, ScriptsAnswer, ScriptsAsk, ScriptsTold};
+pub use slot::{SlotMessages, append_slot_message};

@@ -9,35 +9,58 @@ use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::sync::Arc;
-use tollgate_commands::{CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, NodeView, Spec};
+use tollgate_commands::{
+    CommandError, Env, Face, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, NodeView, Spec,
+};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_store::{SLOTS, slot_of};
 
 /// Keys of one command that are worked on at a stretch; a command with more goes on after others had their chance.
 pub const KEYS_AT_ONCE: usize = 256;
 
+/// Whose keys a command over all keys is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Those of this node, which is in no cluster, or alone in it.
+    Node,
+    /// Those of this node, which has others beside it.
+    OwnPart,
+    /// Those of all nodes.
+    All,
+}
+
+impl Scope {
+    fn of(worker: &Worker, command: KeyspaceCommand, face: Face) -> Self {
+        // What changes keys, and cursors, must stay right when others join.
+        let is_for_a_moment = matches!(command, KeyspaceCommand::DbSize | KeyspaceCommand::RandomKey);
+        match worker.node.cluster {
+            None => Self::Node,
+            // As in Redis Cluster, whose clients ask each node.
+            Some(_) if face.redirects() => Self::OwnPart,
+            Some(_) if is_for_a_moment && !worker.has_peers() => Self::Node,
+            Some(_) => Self::All,
+        }
+    }
+}
+
 /// Runs a command over all keys and writes its reply. `has_node` says whether the node is the caller's already.
 pub async fn run(
     worker: &Rc<Worker>,
     env: &Env,
-    command: KeyspaceCommand,
+    (command, face): (KeyspaceCommand, Face),
     request: Request<'_>,
     out: &mut Vec<u8>,
     has_node: bool,
 ) {
     let node = &worker.node;
-    // What a node has that has all slots its shards have. What changes them, and cursors, must stay right when others join.
-    let is_wide = match command {
-        KeyspaceCommand::DbSize | KeyspaceCommand::RandomKey => worker.has_peers(),
-        _ => node.cluster.is_some(),
-    };
+    let scope = Scope::of(worker, command, face);
     // A cluster is like one shard that has all slots, wherever those are.
-    let slots = match is_wide {
-        false => node.shard_slots(),
-        true => Arc::from([0..SLOTS]),
+    let slots = match scope {
+        Scope::Node | Scope::OwnPart => node.shard_slots(),
+        Scope::All => Arc::from([0..SLOTS]),
     };
     let finished = match KeyspaceRun::new(command, env, request, slots, node.keyspace_limits()) {
-        Ok(run) => carry(worker, run, (is_wide, has_node)).await,
+        Ok(run) => carry(worker, run, (scope, has_node)).await,
         Err(error) => Err(error.into()),
     };
     match finished {
@@ -77,15 +100,22 @@ impl From<CommandError> for Stopped {
 async fn carry(
     worker: &Rc<Worker>,
     mut run: KeyspaceRun,
-    (is_wide, has_node): (bool, bool),
+    (scope, has_node): (Scope, bool),
 ) -> Result<KeyspaceRun, Stopped> {
     while let Some((shard, op)) = run.ask() {
-        let answer = match is_wide {
-            true => worker
+        let answer = match (scope, op) {
+            (Scope::All, op) => worker
                 .keyspace_everywhere(op, has_node)
                 .await
                 .map_err(Stopped::Unanswered)?,
-            false => ask(worker, shard, op).await.map_err(|lost| {
+            (Scope::OwnPart, KeyspaceOp::Flush { db }) => {
+                // With the first of them all are flushed.
+                if shard == 0 {
+                    worker.flush_node(db, has_node).await?;
+                }
+                KeyspaceAnswer::Flushed
+            }
+            (_, op) => ask(worker, shard, op).await.map_err(|lost| {
                 note(worker, lost);
                 Stopped::Lost(lost)
             })?,

@@ -48,7 +48,7 @@ kinds! {
     1 Forward "forward";
     /// What they came to: [`Replies`].
     2 Replies "replies";
-    /// A message between the slot machines of two workers, which alone know what is in it.
+    /// Messages between the slot machines of two workers: [`super::SlotMessages`].
     3 Slot "slot";
     /// Is anybody there: [`Probe`].
     4 Probe "probe";
@@ -74,6 +74,14 @@ kinds! {
     24 Libraries "libraries";
     /// What is newer of them: [`LibrariesAnswer`](super::LibrariesAnswer).
     25 LibrariesAnswer "libraries_answer";
+    /// How are you: [`AskStatus`](super::AskStatus).
+    40 AskStatus "ask_status";
+    /// So: [`NodeStatus`](super::NodeStatus).
+    41 Status "status";
+    /// Give your slots away, or come back: [`Drain`](super::Drain).
+    42 Drain "drain";
+    /// That has begun: [`DrainBegun`](super::DrainBegun).
+    43 DrainBegun "drain_begun";
 }
 
 /// A message that has a kind.

@@ -27,7 +27,7 @@ impl Worker {
     ///
     /// # Errors
     /// Keys were in use for too long.
-    pub(super) async fn flush_node(self: &Rc<Self>, db: Option<u8>, has_node: bool) -> Result<SlotSet, CommandError> {
+    pub async fn flush_node(self: &Rc<Self>, db: Option<u8>, has_node: bool) -> Result<SlotSet, CommandError> {
         let mut keys = Keys::new(self, self.next_run());
         if !has_node {
             // It must not meet keys that are lent or held.
