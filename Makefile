@@ -1,6 +1,6 @@
 # `make run` and `make test` are all the set-up there is: with Rust, a C++ compiler and Python 3 here, they fetch the rest.
 .DEFAULT_GOAL := help
-.PHONY: help run test ci fmt lint deny simulate scenarios bench-compare bench-values bench-memory bench-latency bench-micro clean
+.PHONY: help run test ci fmt lint deny simulate scenarios bench-compare bench-values bench-memory bench-latency bench-micro bench-cluster clean
 MAKEFLAGS += --no-print-directory
 
 CARGO_DENY := .cache/tools/bin/cargo-deny
@@ -63,6 +63,9 @@ bench-latency: ## Beside Redis: latency at a fixed rate, and while growing and s
 
 bench-micro: ## The parts of the hot path one by one
 	cargo bench --bench micro -- $(ARGS)
+
+bench-cluster: ## What a cluster costs, and how fast it is
+	cargo bench --bench cluster -- $(ARGS)
 
 clean: ## Remove what was built and fetched
 	cargo clean

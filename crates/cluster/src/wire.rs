@@ -19,6 +19,7 @@ mod handshake;
 mod hello;
 mod keys;
 mod message;
+mod slot;
 
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HEADER_BYTES, SEAL_BYTES};
 pub use gossip::{GossipRefusal, Sealer, TIME_WINDOW};
@@ -29,3 +30,4 @@ pub use message::{
     Forward, Holder, Kind, Message, MessageError, NotAnswered, Pong, Probe, Replies, Run, Why, read_message,
     write_message,
 };
+pub use slot::{SlotMessages, append_slot_message};

@@ -164,7 +164,11 @@ fn policy_sources(config: &Config) -> Result<Arc<[PolicySource]>, PolicyError> {
 }
 
 /// Compiles the policies. A file that fails is named with its directory.
-fn compile(config: &Config, sources: &[PolicySource], limits: PolicyLimits) -> Result<PolicyHost, PolicyError> {
+pub(crate) fn compile(
+    config: &Config,
+    sources: &[PolicySource],
+    limits: PolicyLimits,
+) -> Result<PolicyHost, PolicyError> {
     PolicyHost::new(sources, limits).map_err(|error| match (error, &config.node.lua_dir) {
         (PolicyError::Invalid { file, message }, Some(dir)) => PolicyError::Invalid {
             file: dir.join(file).display().to_string(),
@@ -174,7 +178,7 @@ fn compile(config: &Config, sources: &[PolicySource], limits: PolicyLimits) -> R
     })
 }
 
-fn policy_limits(config: &Config) -> PolicyLimits {
+pub(crate) fn policy_limits(config: &Config) -> PolicyLimits {
     PolicyLimits {
         budget_us: config.policy.budget_us,
         memory_bytes: config.policy.memory_bytes,
@@ -184,7 +188,7 @@ fn policy_limits(config: &Config) -> PolicyLimits {
 }
 
 /// The policies by the numbers that the shards' counters go by.
-fn labels(host: &PolicyHost) -> Vec<PolicyLabel> {
+pub(crate) fn labels(host: &PolicyHost) -> Vec<PolicyLabel> {
     let mut policies: Vec<_> = host.policies().collect();
     policies.sort_by_key(|policy| policy.index());
     let infos = policies.into_iter().map(|policy| host.info(policy));
@@ -205,7 +209,7 @@ fn listen(config: &Config) -> Result<TcpListener, ServeError> {
     })
 }
 
-fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
+pub(crate) fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
     /// Orders besides one for each connection: kills and the drain.
     const OTHER_ORDERS: usize = 64;
     let mut outboxes = Outboxes {
@@ -230,7 +234,7 @@ fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
     (outboxes, inboxes)
 }
 
-fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize) -> About {
+pub(crate) fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize) -> About {
     About {
         name: config.node_name(),
         version: env!("CARGO_PKG_VERSION"),
@@ -287,23 +291,7 @@ fn start_workers(
     let mut listeners = Some(listeners);
     let mut threads = Vec::new();
     for (index, inbox) in inboxes.into_iter().enumerate() {
-        let config = ShardConfig {
-            slots: slots_of(index, workers),
-            seed,
-            now_us: node.clock.started_us(),
-            policies: Arc::clone(sources),
-            policy_limits,
-            rules: Arc::clone(rules),
-            max_memory_bytes: (node.config.storage.max_memory_bytes as usize).div_ceil(workers),
-            when_full: when_full(&node.config),
-            idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
-            string_bytes_max: node.config.limits.string_bytes,
-            pattern_bytes_max: node.config.limits.pattern_bytes,
-            random_picks_max: node.config.limits.random_picks,
-            awaited_keys_max: node.config.limits.awaited_keys,
-            undo_bytes_max: node.config.limits.undo_bytes,
-            hash_seed,
-        };
+        let config = shard_config(node, index, sources, policy_limits, rules, (seed, hash_seed));
         let (node, listeners, ready) = (Arc::clone(node), listeners.take(), ready.clone());
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));
         threads.push(thread.spawn(move || worker::run(node, index, config, inbox, listeners, ready))?);
@@ -314,6 +302,35 @@ fn start_workers(
         started.map_err(|error| located(&node.config, error))?;
     }
     Ok(threads)
+}
+
+/// The configuration of a worker's shard. `seeds`: of its hashes, and of those of values.
+pub(crate) fn shard_config(
+    node: &Node,
+    index: usize,
+    sources: &Arc<[PolicySource]>,
+    policy_limits: PolicyLimits,
+    rules: &Arc<RuleSet>,
+    (seed, hash_seed): (u64, HashSeed),
+) -> ShardConfig {
+    let (workers, limits) = (node.workers(), &node.config.limits);
+    ShardConfig {
+        slots: slots_of(index, workers),
+        seed,
+        now_us: node.clock.started_us(),
+        policies: Arc::clone(sources),
+        policy_limits,
+        rules: Arc::clone(rules),
+        max_memory_bytes: (node.config.storage.max_memory_bytes as usize).div_ceil(workers),
+        when_full: when_full(&node.config),
+        idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
+        string_bytes_max: limits.string_bytes,
+        pattern_bytes_max: limits.pattern_bytes,
+        random_picks_max: limits.random_picks,
+        awaited_keys_max: limits.awaited_keys,
+        undo_bytes_max: limits.undo_bytes,
+        hash_seed,
+    }
 }
 
 /// Why a worker did not start, with the place in the file if that is a rule.

@@ -27,11 +27,6 @@ pub const LARGE_OUT_BYTES: usize = 1 << 20;
 /// How long a turn may run commands that are not batched before others get their chance.
 pub const SLICE: Duration = Duration::from_micros(300);
 
-/// How long a check waits for a slot that is on its way to another node.
-const CHECK_PATIENCE: Duration = Duration::from_millis(20);
-/// How long any other command does.
-const PATIENCE: Duration = Duration::from_secs(3);
-
 /// Whether a request is a line of HTTP.
 fn is_http(request: Request<'_>) -> bool {
     request.arg(0).eq_ignore_ascii_case(b"post") || request.arg(0).eq_ignore_ascii_case(b"host:")
@@ -127,6 +122,7 @@ impl<'a> Turn<'a> {
     pub fn refresh_clock(&mut self) {
         self.read_clock();
         self.now_us = self.worker.node.clock.at(self.read_at);
+        self.worker.notice_pause(self.now_us);
     }
 
     /// The replies of finished segments.
@@ -387,20 +383,24 @@ impl<'a> Turn<'a> {
         if let Place::Of(place) = self.worker.node.place(slot) {
             return place;
         }
-        let patience = match spec.run {
-            Run::Check(_) => CHECK_PATIENCE,
-            _ => PATIENCE,
-        };
-        // What this turn has queued is decided first: the slot waits for that.
-        self.buffers.unbroken = false;
-        self.flush(env).await;
-        // What has come of it is looked at below.
-        let _ = tokio::time::timeout(patience, self.worker.until_open(slot)).await;
-        self.refresh_clock();
+        let owner = self.worker.node.owner(slot);
+        if owner != self.worker.index {
+            // That worker waits for it.
+            return owner;
+        }
+        self.wait_for_slot(env, spec, slot).await;
         match self.worker.node.place(slot) {
             Place::Of(place) => place,
             Place::Closing => self.worker.node.workers(),
         }
+    }
+
+    async fn wait_for_slot(&mut self, env: &Env, spec: &Spec, slot: u16) {
+        // What this turn has queued is decided first: the slot waits for that.
+        self.buffers.unbroken = false;
+        self.flush(env).await;
+        self.worker.until_open_for(slot, spec, env.now_us).await;
+        self.refresh_clock();
     }
 
     /// Waits until it is known where every key of a request is.
@@ -409,7 +409,10 @@ impl<'a> Turn<'a> {
             return;
         }
         for position in spec.key_positions(request) {
-            self.place_of(env, spec, slot_of(request.arg(position))).await;
+            let slot = slot_of(request.arg(position));
+            if self.worker.node.place(slot) == Place::Closing {
+                self.wait_for_slot(env, spec, slot).await;
+            }
         }
     }
 
@@ -503,6 +506,7 @@ impl<'a> Turn<'a> {
             tokio::task::yield_now().await;
             self.slice_started = Instant::now();
             self.read_at = self.slice_started;
+            self.worker.notice_pause(self.worker.node.clock.at(self.read_at));
         }
         now
     }

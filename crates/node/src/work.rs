@@ -194,8 +194,11 @@ impl Worker {
                     }
                 }
                 Work::Closing(slot) => {
-                    self.until_open(slot).await;
-                    work = Work::of(self.whereabouts(spec, request));
+                    work = match self.until_open_for(slot, spec, env.now_us).await {
+                        true => Work::of(self.whereabouts(spec, request)),
+                        // Nobody decides for it, as far as is known.
+                        false => Work::Elsewhere(self.node.workers()),
+                    };
                 }
                 Work::Elsewhere(place) => {
                     self.forward_alone(place, &env, spec, request, out).await;

@@ -77,6 +77,35 @@ pub struct Worker {
 const POOLED_BUFFERS: usize = 16;
 
 impl Worker {
+    /// One without connections, with an empty shard.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(crate) fn new(node: Arc<Node>, index: usize, config: ShardConfig) -> Result<Self, StartError> {
+        let mut shard = Shard::new(config)?;
+        let limits = &node.config.limits;
+        shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
+        let scripts = ScriptHost::new(script_limits(&node.config))?;
+        let links = node.cluster.as_ref().map(|cluster| {
+            let slots = crate::node::slots_of(index, node.workers());
+            Links::new(cluster, index, slots, limits)
+        });
+        Ok(Self {
+            index,
+            wall_offset_us: Cell::new(0),
+            round: Round::default(),
+            joined: Joined::default(),
+            scripts: RefCell::new(scripts),
+            waits: Waits::default(),
+            runs: Cell::new(0),
+            links,
+            node,
+            shard: RefCell::new(shard),
+            buffers: RefCell::default(),
+            tracked: RefCell::default(),
+        })
+    }
+
     /// The counters that this worker alone writes.
     pub fn counters(&self) -> &WorkerCounters {
         self.node.metrics.worker(self.index)
@@ -367,14 +396,11 @@ pub fn run(
     listeners: Option<Listeners>,
     ready: std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
-    let started = Shard::new(config).map_err(StartError::from).and_then(|mut shard| {
-        let limits = &node.config.limits;
-        shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
-        let scripts = ScriptHost::new(script_limits(&node.config))?;
+    let started = Worker::new(node, index, config).and_then(|worker| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok((shard, scripts, runtime))
+        Ok((Rc::new(worker), runtime))
     });
-    let (shard, scripts, runtime) = match started {
+    let (worker, runtime) = match started {
         Ok(started) => started,
         Err(error) => {
             // The main thread waits for one message a worker.
@@ -382,23 +408,6 @@ pub fn run(
             return;
         }
     };
-    let worker = Rc::new(Worker {
-        index,
-        wall_offset_us: Cell::new(0),
-        round: Round::default(),
-        joined: Joined::default(),
-        scripts: RefCell::new(scripts),
-        waits: Waits::default(),
-        runs: Cell::new(0),
-        links: node
-            .cluster
-            .as_ref()
-            .map(|cluster| Links::new(cluster, index, crate::node::slots_of(index, node.workers()))),
-        node,
-        shard: RefCell::new(shard),
-        buffers: RefCell::default(),
-        tracked: RefCell::default(),
-    });
     LocalSet::new().block_on(&runtime, async move {
         tokio::task::spawn_local(crate::mailbox::run(Rc::clone(&worker), inbox.mailbox));
         tokio::task::spawn_local(Rc::clone(&worker).tidy());

@@ -48,7 +48,7 @@ kinds! {
     1 Forward "forward";
     /// What they came to: [`Replies`].
     2 Replies "replies";
-    /// A message between the slot machines of two workers, which alone know what is in it.
+    /// Messages between the slot machines of two workers: [`super::SlotMessages`].
     3 Slot "slot";
     /// Is anybody there: [`Probe`].
     4 Probe "probe";

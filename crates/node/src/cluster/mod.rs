@@ -5,16 +5,19 @@ mod forward;
 mod instead;
 mod keeper;
 mod links;
+mod open;
+mod outbox;
 mod places;
 mod queues;
 mod routes;
+mod seen;
 mod serve;
 mod store;
 
 pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
-pub use places::Whereabouts;
+pub use places::{Whereabouts, class_of};
 pub use queues::OpenQueue;
 pub use routes::{Route, Routes};
 
@@ -59,6 +62,8 @@ pub struct WorkerSlots {
     pub astray: Counter,
     /// A sum over them and their epochs.
     pub sum: Counter,
+    /// Buckets of which it owes something to other nodes.
+    pub owed: Counter,
 }
 
 impl Cluster {
@@ -98,19 +103,15 @@ impl Cluster {
         self.inputs.send_modify(|inputs| inputs.leaving = true);
     }
 
-    /// The slots that the node holds.
-    pub fn held(&self) -> u64 {
-        self.workers.iter().map(|slots| slots.held.get()).sum()
-    }
-
-    /// Whether the node has slots that another takes.
+    /// Whether the node has slots that another takes, or owes another what it admitted in its place.
     pub fn gives_slots_away(&self) -> bool {
         let view = self.view.borrow();
         let others = view
             .members()
             .iter()
             .any(|member| member.id.name != self.me.name && member.state == MemberState::Ready);
-        others && self.held() > 0
+        let drained = |slots: &WorkerSlots| slots.held.get() == 0 && slots.owed.get() == 0;
+        others && !self.workers.iter().all(drained)
     }
 
     /// Tells the others what the workers' slots come to.
@@ -158,3 +159,6 @@ impl Cluster {
         self.names.read().get(usize::from(number)).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests;

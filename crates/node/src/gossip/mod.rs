@@ -218,8 +218,12 @@ impl Gossip {
         self.inputs.send_modify(|inputs| inputs.leaving = true);
     }
 
-    /// Ends the thread. The others find that this node is dead.
+    /// Tells the others that this node ends, and ends the thread. Without it (dropped) the others find out by the silence.
     pub fn stop(mut self) {
+        if let Some(stop) = self.stop.take() {
+            // A thread that has ended has nothing more to say.
+            let _ = stop.send(());
+        }
         self.end();
     }
 
