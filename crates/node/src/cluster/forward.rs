@@ -190,7 +190,7 @@ impl Worker {
             Ok(pending) => pending,
             Err(error) => {
                 open.missed.extend(sent.peer);
-                return Err(open.take(commands, Err(error)));
+                return Err(open.take_failure(commands, error));
             }
         };
         let Some(peer) = sent.peer else {
@@ -256,11 +256,13 @@ impl Worker {
                     open.missed.push(peer);
                 }
             }
-            Err(PeerError::Refused) => {
-                links.circuits.borrow_mut().refused(&peer, self.node.clock.now_us());
+            Err(error) => {
+                if *error == PeerError::Refused {
+                    links.circuits.borrow_mut().refused(&peer, self.node.clock.now_us());
+                }
                 open.missed.push(peer);
+                return Err(open.take_failure(commands, *error));
             }
-            Err(_) => open.missed.push(peer),
         }
         Err(open.take(commands, answer))
     }
