@@ -20,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from runner import clients, libraries, process, rust, scenarios
+from runner import clients, libraries, operations, process, rust, scenarios
 from runner.environments import Environments, install_system_packages
 
 PARALLEL = 2
@@ -53,10 +53,12 @@ def main():
         sys.exit(report(outcomes, time.monotonic() - started))
     library_suites = set() if options.scenarios else libraries.names(is_library_wanted)
     suites = set() if options.scenarios else {name for name in clients.names() if is_wanted(name)}
+    composed = set() if options.scenarios else {name for name in operations.names() if is_wanted(name)}
     environments = Environments()
     if not options.list:
         install_system_packages()
         clients.prepare(environments, suites)
+        operations.prepare(environments, composed)
         libraries.prepare(environments, library_suites)
     try:
         build = rust.Build.make()
@@ -66,7 +68,7 @@ def main():
     if options.scenarios:
         tests = [test for test in tests if scenarios.LABEL in test.name]
     if options.list:
-        print("\n".join([*(test.name for test in tests), *sorted(suites | library_suites)]))
+        print("\n".join([*(test.name for test in tests), *sorted(suites | composed | library_suites)]))
         return
     scenarios.prepare(tests, environments)
     if options.scenarios:
@@ -76,6 +78,7 @@ def main():
         scenarios.show_table()
         sys.exit(status)
     tests += clients.list_tests(environments, suites, build.binaries.get("tollgate"))
+    tests += operations.list_tests(environments, composed, build.binaries.get("tollgate"))
     tests += libraries.list_tests(environments, library_suites, build.binaries.get("tollgate"))
     print(f"ready to run {len(tests)} tests after {time.monotonic() - started:.0f} s", flush=True)
     outcomes = run_all(tests)

@@ -19,6 +19,7 @@ mod handshake;
 mod hello;
 mod keys;
 mod message;
+mod operate;
 mod slot;
 
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HEADER_BYTES, SEAL_BYTES};
@@ -30,4 +31,5 @@ pub use message::{
     Forward, Holder, Kind, Message, MessageError, NotAnswered, Pong, Probe, Replies, Run, Why, read_message,
     write_message,
 };
+pub use operate::{AskStatus, Drain, DrainBegun, NodeStatus, Trouble};
 pub use slot::{SlotMessages, append_slot_message};

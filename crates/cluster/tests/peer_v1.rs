@@ -11,8 +11,9 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use support::{Party, local, opener, secret};
 use tollgate_cluster::wire::{
-    Forward, FrameReader, FrameWriter, Handshake, Holder, Kind, Message, NotAnswered, Pong, Probe, Replies, Run,
-    SlotMessages, Why, append_slot_message, read_message, write_message,
+    AskStatus, Drain, DrainBegun, Forward, FrameReader, FrameWriter, Handshake, Holder, Kind, Message, NodeStatus,
+    NotAnswered, Pong, Probe, Replies, Run, SlotMessages, Trouble, Why, append_slot_message, read_message,
+    write_message,
 };
 use tollgate_cluster::{Epoch, Incarnation, slots};
 
@@ -283,6 +284,39 @@ fn messages_between_slot_machines() {
     // A body has any number of them.
     let read: Vec<_> = SlotMessages::of(&golden_all).map(|read| read.expect("whole")).collect();
     assert_eq!(read, all);
+}
+
+#[test]
+fn what_operators_ask() {
+    holds("ask_status", 3, &AskStatus {}, &mut Vec::new());
+    let status = NodeStatus {
+        version: "0.1.0".into(),
+        view: 0x0123_4567_89ab_cdef,
+        target: 5461,
+        held: 5462,
+        to_move: 1,
+        moving: 2,
+        followed: 5460,
+        replicas: 5463,
+        replicas_in_step: 5459,
+        copies_waiting: 4,
+        unknown: 5,
+        epoch_max: 1 << 40,
+        lag_us: 21_000,
+        journal_buckets: 6,
+        journal_tokens: 70_000,
+        journal_unacknowledged: 8,
+        journal_dropped: 9,
+        drained: true,
+        circuits: vec![Trouble {
+            peer: "node-2".into(),
+            state: "open".into(),
+        }],
+    };
+    holds("status", 3, &status, &mut Vec::new());
+    holds("drain", 4, &Drain { undo: true }, &mut Vec::new());
+    let refused = "no".into();
+    holds("drain_begun", 4, &DrainBegun { refused }, &mut Vec::new());
 }
 
 #[test]

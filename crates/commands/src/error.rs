@@ -190,6 +190,17 @@ pub enum CommandError {
     /// Not all keys of a command, a transaction or a script are at the node that runs it; nothing was done.
     #[error("CROSSSLOT not all keys of the command are at one node of the cluster")]
     OtherNode,
+    /// Keys, or channels, of several slots on the face of Redis Cluster.
+    #[error("CROSSSLOT Keys in request don't hash to the same slot")]
+    CrossSlot,
+    /// Another node has the slot.
+    #[error("MOVED {slot} {address}")]
+    Moved {
+        /// The slot.
+        slot: u16,
+        /// Where clients reach that node: host, colon, port.
+        address: String,
+    },
     /// A refusal with a text of its own, as Redis words it.
     #[error("ERR {0}")]
     Refused(&'static str),

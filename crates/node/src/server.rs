@@ -2,7 +2,7 @@
 
 use crate::admin::Readiness;
 use crate::clock::NodeClock;
-use crate::config::{Config, Origin, WhenFull};
+use crate::config::{Config, ListenAddress, Origin, WhenFull};
 use crate::gossip::GossipError;
 use crate::metrics::Metrics;
 use crate::node::{Node, Outboxes, Parts, slots_of};
@@ -91,8 +91,13 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let policy_limits = policy_limits(&config);
     // Compiled once here, so that a bad file is one clear error before anything starts.
     let policies = labels(&compile(&config, &sources, policy_limits)?);
-    let listener = listen(&config)?;
-    let listen = listener.local_addr()?;
+    let listener = listen("listen.default", &config.listen.default, &config)?;
+    let listen_at = listener.local_addr()?;
+    let redirecting = config.listen.redirect.as_ref();
+    let redirecting = redirecting
+        .map(|address| listen("listen.redirect", address, &config))
+        .transpose()?;
+    let redirect_listen = redirecting.as_ref().map(TcpListener::local_addr).transpose()?;
     let peers = crate::gossip_thread::bind(&config)?;
     let workers = config.worker_count();
     let least_bytes = (workers * MEMORY_MIN_BYTES) as u64;
@@ -107,12 +112,12 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let clock = NodeClock::start();
     let names = policies.iter().map(|policy| policy.name.clone()).collect();
     let metrics = Arc::new(Metrics::new(config.node_name(), workers, names));
-    let about = about(&config, &clock, listen, workers);
+    let about = about(&config, &clock, listen_at, workers);
     let rules = Arc::new(config.rules.clone());
     let (cluster, peer_listener) = match peers {
         None => (None, None),
         Some(peers) => {
-            let (cluster, listener) = peers.start(&config, listen, &metrics)?;
+            let (cluster, listener) = peers.start(&config, listen_at, redirect_listen, &metrics)?;
             (Some(cluster), Some(listener))
         }
     };
@@ -123,7 +128,8 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
             clock,
             cluster,
             metrics,
-            listen,
+            listen: listen_at,
+            redirect_listen,
             rules: Arc::clone(&rules),
             policies,
             about,
@@ -133,6 +139,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let admin = crate::admin_thread::bind(&node.config)?;
     let listeners = Listeners {
         clients: listener,
+        redirecting,
         peers: peer_listener,
     };
     let threads = start_workers(&node, inboxes, listeners, &sources, policy_limits, &rules)?;
@@ -141,10 +148,11 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let signals = Signals::listen()?;
     let admin_address = admin.address;
     let admin = admin.start(&node, &readiness)?;
-    announce(&node, admin_address, peer_address)?;
     if let Some(cluster) = &node.cluster {
         cluster.prepared();
+        wait_for_holders(cluster, &threads);
     }
+    announce(&node, admin_address, peer_address)?;
     readiness.ready();
     let served = wait_for_signal(signals, &node, &readiness, &threads);
     if let Some(cluster) = &node.cluster {
@@ -200,13 +208,9 @@ pub(crate) fn labels(host: &PolicyHost) -> Vec<PolicyLabel> {
         .collect()
 }
 
-fn listen(config: &Config) -> Result<TcpListener, ServeError> {
-    let address = config.listen.default.socket();
-    crate::listen::bind(address, config.listen.backlog).map_err(|source| ServeError::Listen {
-        key: "listen.default",
-        address,
-        source,
-    })
+fn listen(key: &'static str, address: &ListenAddress, config: &Config) -> Result<TcpListener, ServeError> {
+    let address = address.socket();
+    crate::listen::bind(address, config.listen.backlog).map_err(|source| ServeError::Listen { key, address, source })
 }
 
 pub(crate) fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
@@ -349,11 +353,12 @@ fn located(config: &Config, error: StartError) -> ServeError {
 fn announce(node: &Node, admin: SocketAddr, peer: Option<SocketAddr>) -> Result<(), ServeError> {
     let name = &node.about.name;
     let peer = peer.map(|peer| peer.to_string());
+    let redirect_listen = node.redirect_listen.map(|listen| listen.to_string());
     if let Some(path) = &node.config.node.ready_file {
         let ready = serde_json::json!({
             "name": name,
             "listen": node.listen.to_string(),
-            "redirect_listen": null,
+            "redirect_listen": redirect_listen,
             "admin": admin.to_string(),
             "peer": peer,
             "pid": node.about.pid,
@@ -363,7 +368,7 @@ fn announce(node: &Node, admin: SocketAddr, peer: Option<SocketAddr>) -> Result<
             source,
         })?;
     }
-    tracing::info!(event = "ready", name, listen = %node.listen, admin = %admin, peer, workers = node.workers());
+    tracing::info!(event = "ready", name, listen = %node.listen, redirect_listen, admin = %admin, peer, workers = node.workers());
     Ok(())
 }
 
@@ -464,6 +469,23 @@ fn wait_for_signal(
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 /// The exit code when a second signal cuts the drain short.
 const SECOND_SIGNAL_EXIT: i32 = 1;
+
+/// How long a node that joins others waits for them, before it says that it serves all the same. Who hears nobody for five seconds is a cluster
+/// of its own.
+const HOLDERS_WAIT: Duration = Duration::from_secs(6);
+
+/// Waits until the node knows who decides for each slot: before, it could give clients no more than a local share.
+fn wait_for_holders(cluster: &crate::cluster::Cluster, threads: &[JoinHandle<()>]) {
+    let deadline = Instant::now() + HOLDERS_WAIT;
+    while cluster.has_seeds
+        && !cluster.routes.are_known()
+        && Instant::now() < deadline
+        && cluster.status().failed.is_none()
+        && !threads.iter().any(JoinHandle::is_finished)
+    {
+        std::thread::sleep(DRAIN_POLL);
+    }
+}
 
 /// Waits for the workers that have drained; those that have not by their time end with the process.
 fn stop(node: &Node, threads: Vec<JoinHandle<()>>) -> Result<(), ServeError> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, LibraryChange, Needs, NodeView, Published, Run,
+    CheckQueue, CommandError, ConnectionCall, Env, Face, Flow, KeyNeed, LibraryChange, Needs, NodeView, Published, Run,
     ScriptCommand, ScriptStep, Session, ShownSource, Spec, Step, Transaction, UndoLog, Wait, Watching, WorkerCommand,
     is_shown, write_shown,
 };
@@ -316,7 +316,7 @@ impl Exec<'_> {
                 }
                 Run::Keyspace(command) => keyspace::run(self.worker, &env, command, request, out).await,
                 Run::Script(command) => {
-                    let (published, change) = self.script(command, &env, request, out).await?;
+                    let (published, change) = self.script((command, spec.face), &env, request, out).await?;
                     session.published.get_or_insert_default().extend(published);
                     session.library_changes.get_or_insert_default().extend(change);
                 }
@@ -399,7 +399,7 @@ impl Exec<'_> {
 
     async fn script(
         &mut self,
-        command: ScriptCommand,
+        (command, face): (ScriptCommand, Face),
         env: &Env,
         request: Request<'_>,
         out: &mut Vec<u8>,
@@ -407,7 +407,7 @@ impl Exec<'_> {
         let before_bytes = self.log_bytes();
         let made = self.worker.prepare_script(env, command, request, self.keys.run());
         let mut run = match made {
-            Ok(run) => run.keep_log(before_bytes),
+            Ok(run) => run.keep_log(before_bytes).on(face),
             Err(error) => {
                 error.write(out, env.proto);
                 return Ok((Vec::new(), None));

@@ -16,7 +16,9 @@ use crate::work::{Ran, Work};
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tollgate_commands::{COMMANDS_AHEAD, CommandError, ConnectionCall, Env, ReplyMode, Run, Session, Spec};
+use tollgate_commands::{
+    COMMANDS_AHEAD, CommandError, CommandTable, ConnectionCall, Env, Face, LastCommand, ReplyMode, Run, Session, Spec,
+};
 use tollgate_protocol::{ReplyWriter, Request, look_ahead};
 use tollgate_store::slot_of;
 
@@ -40,6 +42,8 @@ fn is_http(request: Request<'_>) -> bool {
 pub struct Turn<'a> {
     worker: &'a Rc<Worker>,
     buffers: &'a mut TurnBuffers,
+    /// The commands of the connection's face.
+    commands: &'a CommandTable,
     /// The connection's number, which keeps its batches in order.
     connection: u64,
     now_us: u64,
@@ -69,13 +73,19 @@ impl<'a> Turn<'a> {
         worker: &'a Rc<Worker>,
         buffers: &'a mut TurnBuffers,
         (connection, link): (u64, &'a Rc<Link>),
+        face: Face,
         started: Instant,
     ) -> Self {
         buffers.queue.start(false);
         buffers.unbroken = true;
+        if buffers.face != face {
+            buffers.face = face;
+            buffers.last_command = LastCommand::default();
+        }
         Self {
             worker,
             buffers,
+            commands: worker.node.commands_of(face),
             connection,
             now_us: worker.node.clock.at(started),
             single: worker.node.is_alone(),
@@ -154,6 +164,12 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// What a request asks for, if that is well formed.
+    pub(crate) fn resolve(&mut self, request: Request<'_>) -> Option<&'static Spec> {
+        let resolved = self.commands.resolve(request, &mut self.buffers.last_command);
+        resolved.ok().map(|(spec, _)| spec)
+    }
+
     /// Runs a request, or queues it, or sends it on its way.
     pub async fn run(&mut self, session: &mut Session, request: Request<'_>) {
         match session.replies {
@@ -168,11 +184,7 @@ impl<'a> Turn<'a> {
     /// As [`Turn::run`], for one whose reply is wanted.
     pub(crate) async fn execute(&mut self, session: &mut Session, request: Request<'_>) {
         let mut env = self.env(session);
-        let resolved = self
-            .worker
-            .node
-            .commands
-            .resolve(request, &mut self.buffers.last_command);
+        let resolved = self.commands.resolve(request, &mut self.buffers.last_command);
         let found = resolved.and_then(|found| session.may_run(found.0).map(|()| found));
         if self.may_join {
             if let Ok((spec, key)) = found
@@ -395,7 +407,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    async fn wait_for_slot(&mut self, env: &Env, spec: &Spec, slot: u16) {
+    pub(crate) async fn wait_for_slot(&mut self, env: &Env, spec: &Spec, slot: u16) {
         // What this turn has queued is decided first: the slot waits for that.
         self.buffers.unbroken = false;
         self.flush(env).await;

@@ -12,8 +12,8 @@ use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::Duration;
 use tollgate_commands::{
-    CheckQueue, CommandError, Env, Flow, KeyNeed, KeyspaceAnswer, KeyspaceOp, Name, Names, Needs, Rest, Run, RunId,
-    ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
+    CheckQueue, CommandError, Env, Face, Flow, KeyNeed, KeyspaceAnswer, KeyspaceOp, Name, Names, Needs, Rest, Run,
+    RunId, ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
 };
 use tollgate_protocol::Request;
 use tollgate_store::{Space, slot_of};
@@ -112,7 +112,7 @@ impl Worker {
         match spec.run {
             Run::Script(_) | Run::Keys(_) if !queue.is_empty() => return Ran::FlushFirst,
             Run::Script(command) => {
-                let ran = match self.new_script(env, command, request) {
+                let ran = match self.new_script(env, command, spec.face, request) {
                     // Most are done at once, and need no memory of their own.
                     Ok(mut script) => match script.slice(self, request, out) {
                         true => Ran::Done,
@@ -294,11 +294,12 @@ impl Worker {
         self: &Rc<Self>,
         env: &Env,
         command: ScriptCommand,
+        face: Face,
         request: Request<'_>,
     ) -> Result<ScriptWork, CommandError> {
         let run = self.next_run();
         Ok(ScriptWork {
-            run: self.prepare_script(env, command, request, run)?,
+            run: self.prepare_script(env, command, request, run)?.on(face),
             keys: Keys::new(self, run),
             wanted: Vec::new(),
             needs: None,

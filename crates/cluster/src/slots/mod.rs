@@ -34,7 +34,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) use defect::Defect;
 pub use effect::{Decider, Effect, Event, Step};
-pub use figures::Figures;
+pub use figures::{Figures, JournalSums};
 pub use message::{Batch, Claim, Handover, Message, Part, Run, Taken};
 pub use settings::Settings;
 pub use store::{Changes, Cursor, Debit, Forgotten, Malformed, Mark, SlotStore};

@@ -54,6 +54,14 @@ kinds! {
     4 Probe "probe";
     /// Yes: [`Pong`].
     5 Pong "pong";
+    /// How are you: [`AskStatus`](super::AskStatus).
+    40 AskStatus "ask_status";
+    /// So: [`NodeStatus`](super::NodeStatus).
+    41 Status "status";
+    /// Give your slots away, or come back: [`Drain`](super::Drain).
+    42 Drain "drain";
+    /// That has begun: [`DrainBegun`](super::DrainBegun).
+    43 DrainBegun "drain_begun";
 }
 
 /// A message that has a kind.

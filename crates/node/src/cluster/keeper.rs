@@ -155,6 +155,7 @@ impl Worker {
             Decider::Nobody => Route::Nobody,
         };
         cluster.routes.set(slot, route);
+        cluster.routes.set_epoch(slot, links.machine.borrow().epoch(slot).0);
         if route != Route::Closing {
             self.shard.borrow_mut().set_slot_closed(slot, false);
             self.wake_waiting();
@@ -384,7 +385,8 @@ impl PeerHandler for FromPeers {
                 // If the connection is over, nobody waits for that.
                 let _ = reply.reply(&Pong { view });
             }
-            Kind::Pong | Kind::Replies | Kind::NotUnderstood => {
+            Kind::AskStatus | Kind::Drain => self.worker.serve_operation(kind, from.version, body, reply),
+            Kind::Pong | Kind::Replies | Kind::NotUnderstood | Kind::Status | Kind::DrainBegun => {
                 // If the connection is over, nobody waits for that.
                 let _ = reply.not_understood();
             }

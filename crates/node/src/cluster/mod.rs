@@ -6,9 +6,11 @@ mod instead;
 mod keeper;
 mod links;
 mod open;
+mod operate;
 mod outbox;
 mod places;
 mod queues;
+mod report;
 mod routes;
 mod seen;
 mod serve;
@@ -17,8 +19,10 @@ mod store;
 pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
+pub use operate::{Operation, drain};
 pub use places::{Whereabouts, class_of};
 pub use queues::OpenQueue;
+pub use report::report;
 pub use routes::{Route, Routes};
 
 use crate::gossip::{Gossip, GossipStatus, Home, Inputs};
@@ -39,6 +43,8 @@ pub struct Cluster {
     pub routes: Routes,
     /// What connections to peers have in common.
     pub peers: Arc<PeerConfig>,
+    /// Where others, and clients of Redis Cluster, are told to reach this node.
+    pub told: Told,
     /// Whether the node was told of others; else it is the first.
     pub has_seeds: bool,
     /// What each worker's slots come to.
@@ -49,6 +55,15 @@ pub struct Cluster {
     inputs: watch::Sender<Inputs>,
     view: watch::Receiver<Arc<View>>,
     status: watch::Receiver<Arc<GossipStatus>>,
+}
+
+/// Where others are told to reach a node, as `host:port`.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// Peers.
+    pub peer: Arc<str>,
+    /// Clients of Redis Cluster, if it listens for them.
+    pub redirect_listen: Option<Arc<str>>,
 }
 
 /// What a worker's slots come to; each worker writes its own.
@@ -68,11 +83,12 @@ pub struct WorkerSlots {
 
 impl Cluster {
     /// What gossip has begun.
-    pub fn new(gossip: Gossip, peers: Arc<PeerConfig>, has_seeds: bool, workers: usize) -> Self {
+    pub fn new(gossip: Gossip, peers: Arc<PeerConfig>, told: Told, has_seeds: bool, workers: usize) -> Self {
         Self {
             me: gossip.me().clone(),
             routes: Routes::new(SLOTS),
             peers,
+            told,
             has_seeds,
             workers: (0..workers).map(|_| WorkerSlots::default()).collect(),
             names: RwLock::default(),
@@ -101,6 +117,16 @@ impl Cluster {
     /// The node gives its slots away.
     pub fn leave(&self) {
         self.inputs.send_modify(|inputs| inputs.leaving = true);
+    }
+
+    /// It does not any more, and takes some again.
+    pub fn stay(&self) {
+        self.inputs.send_modify(|inputs| inputs.leaving = false);
+    }
+
+    /// Whether it gives them away, or has.
+    pub fn is_leaving(&self) -> bool {
+        self.inputs.borrow().leaving
     }
 
     /// Whether the node has slots that another takes, or owes another what it admitted in its place.

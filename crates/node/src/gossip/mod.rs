@@ -100,7 +100,7 @@ impl fmt::Debug for GossipConfig {
 pub struct Inputs {
     /// The node knows all that it must know to hold slots.
     pub prepared: bool,
-    /// The node gives its slots away; there is no way back.
+    /// The node gives its slots away.
     pub leaving: bool,
     /// Where its slots are.
     pub home: Home,

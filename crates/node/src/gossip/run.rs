@@ -261,8 +261,9 @@ impl Run {
         if inputs.prepared {
             self.membership.prepared();
         }
-        if inputs.leaving {
-            self.membership.leave();
+        match inputs.leaving {
+            true => self.membership.leave(),
+            false => self.membership.stay(),
         }
         let now_us = self.begin.elapsed().as_micros() as u64;
         let seen = self.see(now_us).await;

@@ -35,7 +35,7 @@ fn with_worker(test: impl AsyncFnOnce(Rc<Worker>, Inbox)) {
     let names = policies.iter().map(|policy| policy.name.clone()).collect();
     let metrics = Arc::new(Metrics::new("a", 1, names));
     let bound = crate::gossip_thread::bind(&config).unwrap().unwrap();
-    let (cluster, _listener) = bound.start(&config, listen, &metrics).unwrap();
+    let (cluster, _listener) = bound.start(&config, listen, None, &metrics).unwrap();
     let clock = crate::clock::NodeClock::start();
     let (outboxes, mut inboxes) = server::channels(&config, 1);
     let about = server::about(&config, &clock, listen, 1);
@@ -46,6 +46,7 @@ fn with_worker(test: impl AsyncFnOnce(Rc<Worker>, Inbox)) {
         cluster: Some(cluster),
         metrics,
         listen,
+        redirect_listen: None,
         rules: Arc::clone(&rules),
         policies,
         about,
