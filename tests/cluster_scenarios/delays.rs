@@ -78,6 +78,11 @@ impl Delays {
         })
     }
 
+    /// The longest of all waits.
+    pub fn longest(&self) -> Duration {
+        Duration::from_micros(self.waits.lock().iter().map(|wait| wait.length_us).max().unwrap_or(0))
+    }
+
     /// All waits together.
     pub fn sum(&self) -> Duration {
         Duration::from_micros(self.waits.lock().iter().map(|wait| wait.length_us).sum())
