@@ -149,7 +149,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let admin_address = admin.address;
     let admin = admin.start(&node, &readiness)?;
     if let Some(cluster) = &node.cluster {
-        cluster.prepared();
+        cluster.serves();
         wait_for_holders(cluster, &threads);
     }
     announce(&node, admin_address, peer_address)?;
