@@ -17,14 +17,18 @@ mod frame;
 mod gossip;
 mod handshake;
 mod hello;
+mod interest;
 mod keys;
+mod lend;
 mod message;
 
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HEADER_BYTES, SEAL_BYTES};
 pub use gossip::{GossipRefusal, Sealer, TIME_WINDOW};
 pub use handshake::{Established, Handshake, Progress};
 pub use hello::{HELLO_BYTES_MAX, Hello, Local, NONCE_BYTES, Refusal, Versions};
+pub use interest::{Await, AwaitAct, Called, Noted, Outcome, Watch, WatchAct};
 pub use keys::Secret;
+pub use lend::{GiveBack, GivenBack, Lend, Lent, LentOutcome, Part, Piece, Wanted, Within};
 pub use message::{
     Forward, Holder, Kind, Message, MessageError, NotAnswered, Pong, Probe, Replies, Run, Why, read_message,
     write_message,

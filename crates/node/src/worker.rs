@@ -237,6 +237,10 @@ impl Worker {
         while more && started.elapsed() < budget {
             more = shard.tidy(now_us, TIDY_ENTRIES);
         }
+        if let Some(links) = &self.links {
+            // What runs have left; there is seldom anything.
+            links.guests.borrow_mut().tidy(now_us, TIDY_ENTRIES);
+        }
         stretch.end(self.counters());
         more
     }
@@ -367,14 +371,21 @@ pub fn run(
     listeners: Option<Listeners>,
     ready: std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
+    let guests = node.cluster.as_ref().map(|_| ShardConfig {
+        slots: 0..0,
+        // What is lent comes back, whatever there is room for.
+        max_memory_bytes: 0,
+        ..config.clone()
+    });
+    let guests = guests.map(Shard::new).transpose().map_err(StartError::from);
     let started = Shard::new(config).map_err(StartError::from).and_then(|mut shard| {
         let limits = &node.config.limits;
         shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
         let scripts = ScriptHost::new(script_limits(&node.config))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok((shard, scripts, runtime))
+        Ok((shard, guests?, scripts, runtime))
     });
-    let (shard, scripts, runtime) = match started {
+    let (shard, guests, scripts, runtime) = match started {
         Ok(started) => started,
         Err(error) => {
             // The main thread waits for one message a worker.
@@ -382,23 +393,23 @@ pub fn run(
             return;
         }
     };
-    let worker = Rc::new(Worker {
-        index,
-        wall_offset_us: Cell::new(0),
-        round: Round::default(),
-        joined: Joined::default(),
-        scripts: RefCell::new(scripts),
-        waits: Waits::default(),
-        runs: Cell::new(0),
-        links: node
-            .cluster
-            .as_ref()
-            .map(|cluster| Links::new(cluster, index, crate::node::slots_of(index, node.workers()))),
-        node,
-        shard: RefCell::new(shard),
-        buffers: RefCell::default(),
-        tracked: RefCell::default(),
-    });
+    let worker =
+        Rc::new(Worker {
+            index,
+            wall_offset_us: Cell::new(0),
+            round: Round::default(),
+            joined: Joined::default(),
+            scripts: RefCell::new(scripts),
+            waits: Waits::default(),
+            runs: Cell::new(0),
+            links: node.cluster.as_ref().zip(guests).map(|(cluster, guests)| {
+                Links::new(cluster, index, crate::node::slots_of(index, node.workers()), guests)
+            }),
+            node,
+            shard: RefCell::new(shard),
+            buffers: RefCell::default(),
+            tracked: RefCell::default(),
+        });
     LocalSet::new().block_on(&runtime, async move {
         tokio::task::spawn_local(crate::mailbox::run(Rc::clone(&worker), inbox.mailbox));
         tokio::task::spawn_local(Rc::clone(&worker).tidy());

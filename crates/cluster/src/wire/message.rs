@@ -54,6 +54,22 @@ kinds! {
     4 Probe "probe";
     /// Yes: [`Pong`].
     5 Pong "pong";
+    /// Keys for a run: [`Lend`](super::Lend).
+    16 Lend "lend";
+    /// What came of that: [`Lent`](super::Lent).
+    17 Lent "lent";
+    /// They come back: [`GiveBack`](super::GiveBack).
+    18 GiveBack "give_back";
+    /// Whether they were taken: [`GivenBack`](super::GivenBack).
+    19 GivenBack "given_back";
+    /// Whether keys change: [`Watch`](super::Watch).
+    20 Watch "watch";
+    /// When keys may have something: [`Await`](super::Await).
+    21 Await "await";
+    /// The answer to those: [`Noted`](super::Noted).
+    22 Noted "noted";
+    /// Now one may: [`Called`](super::Called).
+    23 Called "called";
 }
 
 /// A message that has a kind.

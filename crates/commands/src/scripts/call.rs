@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_eval::{Host, HostAnswer, LogLevel, Registration, ReplySink, Resp, Tape, thread_time};
 use tollgate_protocol::{Proto, ReplyWriter, Request};
-use tollgate_store::{MAX_KEY_BYTES, Role, Space};
+use tollgate_store::{MAX_KEY_BYTES, Role, Space, slot_of};
 
 /// Bytes for monitors that a script collects until it is done; of one with more, monitors may read again what it does once more.
 const SHOWN_MAX_BYTES: usize = 1 << 20;
@@ -146,7 +146,10 @@ impl<'a> Calls<'a> {
             return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
         }
         if !self.shard.is_usable(space, key, self.id) {
-            if !self.names.iter().any(|names| names.lacks(space, key)) || self.shard.is_own(key) {
+            let is_nowhere = self.names.iter().any(|names| names.lacks(space, key))
+                && !self.shard.is_own(key)
+                && self.node.has_slot(slot_of(key));
+            if !is_nowhere {
                 let key = key.into();
                 self.needs = Some(Needs::Key(KeyNeed { space, key }));
                 return Ok(false);
@@ -221,7 +224,9 @@ impl<'a> Calls<'a> {
             Run::Keyspace(command) => {
                 let slots = self.node.shard_slots();
                 let names = self.names.iter().find(|names| names.db() == env.db);
-                if slots.len() > 1 && names.is_none() {
+                // A run with keys of other nodes is in a shard that has no slots of its own.
+                let has_others = slots.len() > 1 || self.shard.store().slots().is_empty();
+                if has_others && names.is_none() {
                     self.needs = Some(Needs::Node(env.db));
                     return Ok(HostAnswer::Elsewhere);
                 }

@@ -1,6 +1,7 @@
 //! Commands on their way to peers.
 
 use super::instead::Standing;
+use super::places::Whereabouts;
 use super::serve::{Forwarded, Malformed, Stretch, fit};
 use crate::limits::Bound;
 use crate::node::Place;
@@ -257,7 +258,7 @@ impl Worker {
     }
 
     /// Waits until a slot may have another holder, or for a time.
-    async fn until_changed(&self, most: Duration) {
+    pub(super) async fn until_changed(&self, most: Duration) {
         let Some(links) = &self.links else { return };
         // What has come of it matters little: it is tried again.
         let _ = tokio::time::timeout(most, links.opened.notified()).await;
@@ -331,6 +332,15 @@ impl Worker {
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return Some(Target::Nobody);
         };
+        let (spec, _, _, request) = open.batch.get(index as usize)?;
+        if spec.key_positions(request).nth(1).is_some() {
+            match self.whereabouts(spec, request) {
+                // What is in several places is brought together here.
+                Whereabouts::Here => return Some(Target::Here(self.index)),
+                Whereabouts::Closing(_) => return None,
+                Whereabouts::Elsewhere(_) => {}
+            }
+        }
         let slot = first_slot(&open.batch, index as usize)?;
         let owner = self.node.owner(slot);
         let workers = self.node.workers();

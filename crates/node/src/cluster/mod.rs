@@ -1,9 +1,13 @@
 //! The node as one of a cluster: where commands go, and what goes between the slot machines and the shards.
 
+mod asking;
+mod borrower;
 mod events;
 mod forward;
 mod instead;
+mod interest;
 mod keeper;
+mod lender;
 mod links;
 mod places;
 mod queues;
@@ -11,6 +15,8 @@ mod routes;
 mod serve;
 mod store;
 
+pub use asking::At;
+pub use borrower::{Abroad, Obstacle};
 pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
