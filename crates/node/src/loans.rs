@@ -25,8 +25,13 @@ use tollgate_store::slot_of;
 /// more than connections and loans have, so the channel needs no bound of its own.
 #[derive(Debug)]
 pub enum KeyJob {
-    /// Lend keys to a run, each once it is free and in this order.
-    Lend(Vec<KeyNeed>, RunId, oneshot::Sender<Result<Vec<Loan>, CommandError>>),
+    /// Lend keys to a run, in this order: each once it is free, or, as the `bool` says, only if all are.
+    Lend(
+        Vec<KeyNeed>,
+        RunId,
+        bool,
+        oneshot::Sender<Result<Vec<Loan>, CommandError>>,
+    ),
     /// A loan comes back.
     Return(Loan),
     /// The whole shard is for that run.
@@ -180,8 +185,10 @@ impl Keys {
 
     /// Takes keys that are in order. Where somebody else must go on first, it gives back what it has, and begins again.
     async fn take_all(&mut self, needs: &[KeyNeed]) -> Result<(), CommandError> {
+        // Mostly nobody is in the way, and each node has to be asked only once.
+        let mut at_once = true;
         loop {
-            let slot = match self.take_sorted(needs).await {
+            let slot = match self.take_some_way(needs, at_once).await {
                 Ok(()) => return Ok(()),
                 Err(Obstacle::Error(error)) => return Err(error),
                 Err(Obstacle::Moved(slot)) => Some(slot),
@@ -190,12 +197,16 @@ impl Keys {
             self.give_back();
             match slot {
                 Some(slot) => self.worker.until_moved(slot).await,
+                // In order, then.
+                None if at_once => at_once = false,
                 None => tokio::time::sleep(BUSY).await,
             }
         }
     }
 
-    async fn take_sorted(&mut self, needs: &[KeyNeed]) -> Result<(), Obstacle> {
+    /// Takes keys in their order, waiting for each that is in use. With `at_once` those of other nodes, if there are some, and all others
+    /// with them, are asked for at the same time, and none is waited for.
+    async fn take_some_way(&mut self, needs: &[KeyNeed], at_once: bool) -> Result<(), Obstacle> {
         let worker = Rc::clone(&self.worker);
         let workers = worker.node.workers();
         if worker.node.cluster.is_some() {
@@ -211,6 +222,9 @@ impl Keys {
         self.is_abroad = places
             .iter()
             .any(|place| matches!(place, Place::Of(place) if *place >= workers));
+        if self.is_abroad && at_once {
+            return self.take_at_once(needs, &places).await;
+        }
         // Those of a shard are next to each other: it has a range of slots, and they are sorted by slot.
         let mut left = needs;
         for together in places.chunk_by(|a, b| a == b) {
@@ -220,10 +234,8 @@ impl Keys {
                 Some(&Place::Of(owner)) if owner == worker.index => self.take_own(needs).await?,
                 Some(&Place::Of(owner)) if owner < workers => {
                     for needs in needs.chunks(LENT_AT_ONCE) {
-                        for loan in worker.borrow(owner, needs, self.run).await? {
-                            self.shard().borrow_mut().admit(loan, self.run);
-                        }
-                        worker.counters().keys_borrowed.add(needs.len() as u64);
+                        let arriving = worker.ask_shard(owner, needs, self.run, true);
+                        self.admit_lent(arriving, needs).await?;
                     }
                 }
                 Some(&Place::Of(peer)) if peer > workers => {
@@ -233,6 +245,61 @@ impl Keys {
                 _ => return Err(Obstacle::Moved(needs.first().map_or(0, |need| slot_of(&need.key)))),
             }
         }
+        Ok(())
+    }
+
+    /// Takes keys that are free, all at the same time.
+    async fn take_at_once(&mut self, needs: &[KeyNeed], places: &[Place]) -> Result<(), Obstacle> {
+        let (worker, run) = (Rc::clone(&self.worker), self.run);
+        let workers = worker.node.workers();
+        let mut by_place: Vec<(Place, Vec<KeyNeed>)> = Vec::new();
+        for (need, place) in needs.iter().zip(places) {
+            match by_place.iter_mut().find(|(of, _)| of == place) {
+                Some((_, needs)) => needs.push(need.clone()),
+                None => by_place.push((*place, vec![need.clone()])),
+            }
+        }
+        let (mut of_shards, mut of_peers) = (Vec::new(), Vec::new());
+        for (place, needs) in &by_place {
+            match *place {
+                Place::Of(owner) if owner == worker.index => {}
+                Place::Of(owner) if owner < workers => {
+                    let together = needs.chunks(LENT_AT_ONCE);
+                    of_shards.extend(together.map(|needs| (worker.ask_shard(owner, needs, run, false), needs)));
+                }
+                Place::Of(peer) if peer > workers => {
+                    of_peers.extend(worker.ask_abroad(&mut self.abroad, peer, needs, run)?);
+                }
+                _ => return Err(Obstacle::Moved(needs.first().map_or(0, |need| slot_of(&need.key)))),
+            }
+        }
+        let own = by_place.iter().find(|(place, _)| *place == Place::Of(worker.index));
+        if let Some((_, own)) = own {
+            let are_free = {
+                let shard = worker.shard.borrow();
+                own.iter().all(|need| shard.may_lend(&need.key, run))
+            };
+            match are_free {
+                // It does not wait for anything.
+                true => self.take_own(own).await?,
+                false => return Err(Obstacle::Busy),
+            }
+        }
+        for (arriving, needs) in of_shards {
+            self.admit_lent(arriving, needs).await?;
+        }
+        for asked in of_peers {
+            worker.take_asked(&mut self.abroad, asked, run).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what another shard lends.
+    async fn admit_lent(&self, arriving: Arriving, needs: &[KeyNeed]) -> Result<(), Obstacle> {
+        for loan in arriving.loans(needs).await? {
+            self.shard().borrow_mut().admit(loan, self.run);
+        }
+        self.worker.counters().keys_borrowed.add(needs.len() as u64);
         Ok(())
     }
 
@@ -364,13 +431,29 @@ impl Drop for Lending<'_> {
 }
 
 /// Loans on their way. If nobody takes them, they go back.
-struct Arriving<'a> {
-    worker: &'a Worker,
+struct Arriving {
+    worker: Rc<Worker>,
     owner: usize,
     answer: oneshot::Receiver<Result<Vec<Loan>, CommandError>>,
 }
 
-impl Drop for Arriving<'_> {
+impl Arriving {
+    /// The loans.
+    async fn loans(mut self, needs: &[KeyNeed]) -> Result<Vec<Loan>, Obstacle> {
+        // The other worker is gone only when the node is.
+        match (&mut self.answer).await.unwrap_or(Err(CommandError::TryAgain)) {
+            Ok(loans) => Ok(loans),
+            Err(CommandError::OtherNode) => {
+                let slot = needs.first().map_or(0, |need| slot_of(&need.key));
+                Err(Obstacle::Moved(slot))
+            }
+            Err(CommandError::TryAgain) => Err(Obstacle::Busy),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Arriving {
     fn drop(&mut self) {
         self.answer.close();
         for loan in self.answer.try_recv().into_iter().flatten().flatten() {
@@ -440,23 +523,15 @@ impl Worker {
         }
     }
 
-    /// Borrows keys of one other shard.
-    async fn borrow(&self, owner: usize, needs: &[KeyNeed], run: RunId) -> Result<Vec<Loan>, Obstacle> {
+    /// Asks one other shard for keys.
+    fn ask_shard(self: &Rc<Self>, owner: usize, needs: &[KeyNeed], run: RunId, waits: bool) -> Arriving {
         let (reply_to, answer) = oneshot::channel();
-        self.node.key_job(owner, KeyJob::Lend(needs.to_vec(), run, reply_to));
-        let mut arriving = Arriving {
-            worker: self,
+        self.node
+            .key_job(owner, KeyJob::Lend(needs.to_vec(), run, waits, reply_to));
+        Arriving {
+            worker: Rc::clone(self),
             owner,
             answer,
-        };
-        // The other worker is gone only when the node is.
-        match (&mut arriving.answer).await.unwrap_or(Err(CommandError::TryAgain)) {
-            Ok(loans) => Ok(loans),
-            Err(CommandError::OtherNode) => {
-                let slot = needs.first().map_or(0, |need| slot_of(&need.key));
-                Err(Obstacle::Moved(slot))
-            }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -507,12 +582,17 @@ impl Worker {
     pub async fn run_key_jobs(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<KeyJob>) {
         while let Some(job) = jobs.recv().await {
             match job {
-                KeyJob::Lend(needs, run, reply_to) => {
+                KeyJob::Lend(needs, run, waits, reply_to) => {
                     let worker = Rc::clone(&self);
                     let are_free = {
                         let shard = self.shard.borrow();
                         needs.iter().all(|need| shard.may_lend(&need.key, run))
                     };
+                    if !are_free && !waits {
+                        // Whoever asked may be gone.
+                        let _ = reply_to.send(Err(CommandError::TryAgain));
+                        continue;
+                    }
                     let lend = async move {
                         let lending = Lending {
                             worker: &worker,

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, LibraryChange, Needs, NodeView, Published, Run,
-    ScriptCommand, ScriptStep, Session, Shard, ShownSource, Spec, Step, Transaction, UndoLog, Wait, WatchMark,
-    Watching, WorkerCommand, is_shown, write_shown,
+    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, KeyspaceCommand, LibraryChange, Needs, NodeView,
+    Published, Run, ScriptCommand, ScriptStep, Session, Shard, ShownSource, Spec, Step, Transaction, UndoLog, Wait,
+    WatchMark, Watching, WorkerCommand, is_shown, write_shown,
 };
 use tollgate_protocol::{Proto, ReplyWriter, Request};
 use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space, slot_of};
@@ -344,7 +344,15 @@ impl Exec<'_> {
                         self.answered.0.insert(index, (reply, session.db, session.proto));
                     }
                 }
-                Run::Keyspace(command) => keyspace::run(self.worker, &env, command, request, out).await,
+                Run::Keyspace(command) => {
+                    keyspace::run(self.worker, &env, command, request, out).await;
+                    if self.keys.are_abroad() && command.empties() {
+                        // What it has borrowed is of the database, too.
+                        let all = matches!(command, KeyspaceCommand::FlushAll);
+                        let db = (!all).then_some(env.db);
+                        self.keys.shard().borrow_mut().empty_guests(self.keys.run(), db);
+                    }
+                }
                 Run::Script(command) => {
                     let (published, change) = self.script(command, &env, request, out).await?;
                     session.published.get_or_insert_default().extend(published);

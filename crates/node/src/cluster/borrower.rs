@@ -16,6 +16,8 @@ use tollgate_store::{MAX_KEY_BYTES, Space, slot_of};
 
 /// Keys that are asked for together.
 const ASKED_AT_ONCE: usize = 256;
+/// Bytes of keys after which no further one is asked for together with them.
+const ASKED_BYTES: usize = 32 << 10;
 /// Bytes of a key that are written as one piece.
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of pieces that go back in one frame, about.
@@ -50,6 +52,16 @@ pub struct Abroad {
     keys: Vec<(Space, Box<[u8]>)>,
 }
 
+/// Keys that a worker of a peer was asked for.
+#[derive(Debug)]
+pub struct Asked {
+    /// Which of those that the run has to do with.
+    at: usize,
+    /// The keys that it wants, of which the first were asked for.
+    needs: Vec<KeyNeed>,
+    pending: Pending,
+}
+
 impl Worker {
     /// The name of a space for other nodes.
     fn within(&self, space: Space) -> Within<'_> {
@@ -73,6 +85,41 @@ impl Worker {
         needs: &[KeyNeed],
         run: RunId,
     ) -> Result<(), Obstacle> {
+        for (link, needs) in self.links_of(place, needs)? {
+            let asked = self.ask(abroad, link, needs, (run, true))?;
+            self.take_lent(abroad, asked, (run, true)).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks a peer, of which this is the place, for keys that are lent only if they are free.
+    ///
+    /// # Errors
+    /// [`Obstacle`]. What was asked for may be lent.
+    pub fn ask_abroad(
+        &self,
+        abroad: &mut Vec<Abroad>,
+        place: usize,
+        needs: &[KeyNeed],
+        run: RunId,
+    ) -> Result<Vec<Asked>, Obstacle> {
+        let mut asked = Vec::new();
+        for (link, needs) in self.links_of(place, needs)? {
+            asked.push(self.ask(abroad, link, needs, (run, false))?);
+        }
+        Ok(asked)
+    }
+
+    /// Takes in what a peer lends of what it was asked for.
+    ///
+    /// # Errors
+    /// [`Obstacle`]. What was lent before it stays lent.
+    pub async fn take_asked(&self, abroad: &mut Vec<Abroad>, asked: Asked, run: RunId) -> Result<(), Obstacle> {
+        self.take_lent(abroad, asked, (run, false)).await
+    }
+
+    /// The connections to the workers of a peer that have keys, with these.
+    fn links_of<'a>(&self, place: usize, needs: &'a [KeyNeed]) -> Result<Vec<(Rc<PeerLink>, &'a [KeyNeed])>, Obstacle> {
         let slot = needs.first().map_or(0, |need| slot_of(&need.key));
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return Err(Obstacle::Moved(slot));
@@ -82,52 +129,92 @@ impl Worker {
         let Some(peer) = number.and_then(|number| cluster.name_of(number as u16)) else {
             return Err(Obstacle::Moved(slot));
         };
-        let theirs = |need: &KeyNeed| self.worker_of(&peer, slot_of(&need.key));
         if needs.iter().any(|need| need.key.len() > MAX_KEY_BYTES) {
             return Err(CommandError::KeyTooLong(MAX_KEY_BYTES).into());
         }
-        for needs in needs.chunk_by(|a, b| theirs(a) == theirs(b)) {
-            let slot = needs.first().map_or(0, |need| slot_of(&need.key));
-            let worker = needs.first().map_or(0, theirs);
-            let link = links.peers.link(&peer, worker).map_err(|_| Obstacle::Moved(slot))?;
-            let at = abroad.iter().position(|lent| Rc::ptr_eq(&lent.link, &link));
-            let at = at.unwrap_or_else(|| {
-                abroad.push(Abroad {
-                    link,
-                    connection: None,
-                    keys: Vec::new(),
-                });
-                abroad.len() - 1
-            });
-            for needs in needs.chunks(ASKED_AT_ONCE) {
-                let mut left = needs;
-                while !left.is_empty() {
-                    let lent = self.ask_for(&mut abroad[at], left, run).await?;
-                    left = &left[lent..];
-                }
-            }
-        }
-        Ok(())
+        let theirs = |need: &KeyNeed| self.worker_of(&peer, slot_of(&need.key));
+        let by_worker = needs.chunk_by(|a, b| theirs(a) == theirs(b));
+        by_worker
+            .map(|needs| {
+                let worker = needs.first().map_or(0, theirs);
+                let link = links.peers.link(&peer, worker).map_err(|_| Obstacle::Moved(slot))?;
+                Ok((link, needs))
+            })
+            .collect()
     }
 
-    /// Asks for keys once; how many of them are lent.
-    async fn ask_for(&self, abroad: &mut Abroad, needs: &[KeyNeed], run: RunId) -> Result<usize, Obstacle> {
-        let slot = needs.first().map_or(0, |need| slot_of(&need.key));
-        let keys = needs.iter().map(|need| Wanted {
+    /// Asks for the first of some keys, as many as go together.
+    fn ask(
+        &self,
+        abroad: &mut Vec<Abroad>,
+        link: Rc<PeerLink>,
+        needs: &[KeyNeed],
+        (run, waits): (RunId, bool),
+    ) -> Result<Asked, Obstacle> {
+        let at = abroad.iter().position(|lent| Rc::ptr_eq(&lent.link, &link));
+        let at = at.unwrap_or_else(|| {
+            abroad.push(Abroad {
+                link: Rc::clone(&link),
+                connection: None,
+                keys: Vec::new(),
+            });
+            abroad.len() - 1
+        });
+        let mut bytes = 0;
+        let together = needs.iter().take(ASKED_AT_ONCE).take_while(|need| {
+            let fits = bytes < ASKED_BYTES;
+            bytes += need.key.len();
+            fits
+        });
+        let keys = together.map(|need| Wanted {
             within: self.within(need.space),
             key: &need.key,
         });
         let message = Lend {
             run: run.0,
-            waits: true,
+            waits,
             keys: keys.collect(),
         };
-        let pending = abroad.link.request(&message).map_err(|error| {
+        let pending = link.request(&message).map_err(|error| {
             if let Some(bound) = super::links::bound_of(error) {
                 self.counters().limit_hit(bound);
             }
-            Obstacle::Moved(slot)
+            Obstacle::Moved(needs.first().map_or(0, |need| slot_of(&need.key)))
         })?;
+        Ok(Asked {
+            at,
+            needs: needs.to_vec(),
+            pending,
+        })
+    }
+
+    /// Takes in what is lent, and asks for the rest.
+    async fn take_lent(
+        &self,
+        abroad: &mut Vec<Abroad>,
+        mut asked: Asked,
+        (run, waits): (RunId, bool),
+    ) -> Result<(), Obstacle> {
+        loop {
+            let Asked { at, needs, pending } = asked;
+            let lent = self.take_loans(&mut abroad[at], &needs, pending, run).await?;
+            if lent == needs.len() {
+                return Ok(());
+            }
+            let link = Rc::clone(&abroad[at].link);
+            asked = self.ask(abroad, link, &needs[lent..], (run, waits))?;
+        }
+    }
+
+    /// Takes one answer; how many of the keys are lent.
+    async fn take_loans(
+        &self,
+        abroad: &mut Abroad,
+        needs: &[KeyNeed],
+        pending: Pending,
+        run: RunId,
+    ) -> Result<usize, Obstacle> {
+        let slot = needs.first().map_or(0, |need| slot_of(&need.key));
         let answer = match pending.await {
             Ok(answer) => answer,
             Err(PeerError::NotUnderstood) => return Err(CommandError::OfNode(NOT_UNDERSTOOD.into()).into()),
