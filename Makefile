@@ -1,6 +1,6 @@
 # `make run` and `make test` are all the set-up there is: with Rust, a C++ compiler and Python 3 here, they fetch the rest.
 .DEFAULT_GOAL := help
-.PHONY: help run test ci fmt lint deny simulate bench-compare bench-values bench-memory bench-latency bench-micro clean
+.PHONY: help run cluster test ci fmt lint deny simulate bench-compare bench-values bench-memory bench-latency bench-micro bench-cluster clean
 MAKEFLAGS += --no-print-directory
 
 CARGO_DENY := .cache/tools/bin/cargo-deny
@@ -20,6 +20,10 @@ run: ## Build and start a node on the default ports, and say how to try it
 	    '  redis-cli CL.THROTTLE user:43 4 5 60' \
 	    '  curl -s localhost:8379/v1/check -H content-type:application/json -d'" '{\"key\":\"user:42\",\"limit\":5,\"per\":\"1m\"}'" '') & \
 	  exec target/release/tollgate serve --ready-file $(READY_FILE) $(ARGS)
+
+cluster: ## Build and start the three nodes and the load of docker-compose.yml, as plain processes on loopback
+	@cargo build --release --locked -p tollgate
+	@exec python3 tests/cluster.py $(ARGS)
 
 test: ## Run every test; make test T=word for those whose name contains the word
 	@python3 tests/run.py $(T)
@@ -60,6 +64,9 @@ bench-latency: ## Beside Redis: latency at a fixed rate, and while growing and s
 
 bench-micro: ## The parts of the hot path one by one
 	cargo bench --bench micro -- $(ARGS)
+
+bench-cluster: ## What a cluster costs, and how fast it is
+	cargo bench --bench cluster -- $(ARGS)
 
 clean: ## Remove what was built and fetched
 	cargo clean

@@ -18,7 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from runner import clients, libraries, process, rust
+from runner import clients, libraries, operations, process, rust
 from runner.environments import Environments, install_system_packages
 
 PARALLEL = 2
@@ -50,10 +50,12 @@ def main():
         sys.exit(report(outcomes, time.monotonic() - started))
     library_suites = libraries.names(is_library_wanted)
     suites = {name for name in clients.names() if is_wanted(name)}
+    composed = {name for name in operations.names() if is_wanted(name)}
     environments = Environments()
     if not options.list:
         install_system_packages()
         clients.prepare(environments, suites)
+        operations.prepare(environments, composed)
         libraries.prepare(environments, library_suites)
     try:
         build = rust.Build.make()
@@ -61,9 +63,10 @@ def main():
         sys.exit(str(error))
     tests = [test for test in [runner_test(), *build.list_tests(), rust.doc_tests()] if is_wanted(test.name)]
     if options.list:
-        print("\n".join([*(test.name for test in tests), *sorted(suites | library_suites)]))
+        print("\n".join([*(test.name for test in tests), *sorted(suites | composed | library_suites)]))
         return
     tests += clients.list_tests(environments, suites, build.binaries.get("tollgate"))
+    tests += operations.list_tests(environments, composed, build.binaries.get("tollgate"))
     tests += libraries.list_tests(environments, library_suites, build.binaries.get("tollgate"))
     print(f"ready to run {len(tests)} tests after {time.monotonic() - started:.0f} s", flush=True)
     outcomes = run_all(tests)

@@ -6,7 +6,7 @@
 use tollgate_cluster::Incarnation;
 use tollgate_cluster::wire::{
     Forward, FrameError, FrameReader, FrameWriter, Handshake, Kind, Local, Message, Pong, Probe, Progress, Replies,
-    Secret, Versions, read_message, write_message,
+    Secret, SlotMessages, Versions, append_slot_message, read_message, write_message,
 };
 
 const FRAME_BYTES_MAX: usize = 1 << 16;
@@ -116,7 +116,19 @@ fn read(kind: Option<Kind>, body: &[u8]) {
         Some(Kind::Replies) => reads_back!(Replies<'_>, body),
         Some(Kind::Probe) => reads_back!(Probe, body),
         Some(Kind::Pong) => reads_back!(Pong, body),
-        // Without a body, or with one that others read.
-        Some(Kind::NotUnderstood | Kind::Slot) | None => {}
+        Some(Kind::Slot) => {
+            let messages: Vec<_> = SlotMessages::of(body).map_while(Result::ok).collect();
+            let mut again = Vec::new();
+            for message in &messages {
+                append_slot_message(message, &mut again).expect("what was read can be written");
+            }
+            assert!(
+                SlotMessages::of(&again)
+                    .map(|message| message.expect("a message"))
+                    .eq(messages)
+            );
+        }
+        // Without a body.
+        Some(Kind::NotUnderstood) | None => {}
     }
 }

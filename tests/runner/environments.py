@@ -94,6 +94,13 @@ def python(source, venv):
     return {"VIRTUAL_ENV": str(venv), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def compose(source, venv):
+    """A virtual environment as `python` makes, with a compose program in it."""
+    env = python(source, venv)
+    # Dry: it then asks for no podman.
+    return {**env, "COMPOSE_PROGRAM": f"{venv / 'bin' / 'podman-compose'} --dry-run"}
+
+
 def node(source, directory):
     _require("node")
     _require("npm")
@@ -149,6 +156,7 @@ SETUPS = {
     "go": (go, CLIENTS / "go", CACHE / "go" / "clients.test"),
     "java": (java, CLIENTS / "java", CACHE / "java"),
     "redis-server": (programs, "redis-server"),
+    "compose": (compose, ROOT / "tests" / "compose" / "requirements.txt", CACHE / "python" / "compose"),
     "libraries-python": (python, LIBRARIES / "python" / "requirements.txt", CACHE / "libraries" / "python"),
     "libraries-node": (node, LIBRARIES / "node", CACHE / "libraries" / "node"),
     "libraries-go": (go, LIBRARIES / "go", CACHE / "libraries" / "go" / "libraries.test"),

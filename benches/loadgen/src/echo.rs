@@ -23,7 +23,11 @@ pub fn start(request_bytes: usize) -> Result<Server> {
     command.args([ROLE, &address.to_string(), &request_bytes.to_string()]);
     Server::start("echo", command, Scratch::new()?, |_| {
         std::net::TcpStream::connect(address).ok()?;
-        Some(Serving { address, admin: None })
+        Some(Serving {
+            address,
+            admin: None,
+            peer: None,
+        })
     })
 }
 

@@ -21,6 +21,8 @@ pub enum Distribution {
     },
     /// Key `k` of `0..n` has a probability proportional to 1/(k+1), the usual shape of popularity.
     Zipf(Arc<[u32]>),
+    /// Every one of these is as likely.
+    Listed(Arc<[u32]>),
     /// Always the same key.
     Single,
     /// `from, from+1, …`, and from the start again after `count`.
@@ -107,6 +109,7 @@ impl Distribution {
         match self {
             Self::Uniform { count, .. } => format!("uniform over {count}"),
             Self::Zipf(_) => "Zipf 1.0".to_owned(),
+            Self::Listed(keys) => format!("uniform over {} of a list", keys.len()),
             Self::Single => "one key".to_owned(),
             Self::Sequential { count, .. } => format!("{count} in order"),
         }
@@ -132,6 +135,7 @@ impl Keys {
                 self.next = if at + 1 == draws.len() { 0 } else { self.next + 1 };
                 u64::from(draws[at])
             }
+            Distribution::Listed(keys) => u64::from(keys[self.random.below(keys.len() as u64) as usize]),
             Distribution::Single => 0,
             Distribution::Sequential { from, count } => {
                 let number = from + self.next;
@@ -234,6 +238,14 @@ mod tests {
             seen[keys.next_number() as usize] = true;
         }
         assert!(seen.iter().all(|&s| s));
+    }
+
+    #[test]
+    fn a_list_is_drawn_from_and_nothing_else() {
+        let list = [7, 9, 1_000_000];
+        let mut keys = Distribution::Listed(list.into()).draw(3);
+        let drawn: std::collections::BTreeSet<u64> = (0..1000).map(|_| keys.next_number()).collect();
+        assert!(drawn.into_iter().eq(list.map(u64::from)));
     }
 
     #[test]

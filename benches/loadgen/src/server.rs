@@ -21,6 +21,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// Where it serves HTTP, if it does.
     pub admin: Option<SocketAddr>,
+    /// Where it serves other nodes, if it does.
+    pub peer: Option<SocketAddr>,
     child: Child,
     scratch: Scratch,
 }
@@ -29,6 +31,17 @@ impl Server {
     /// Starts `command` on [`SERVER_CORE`], its output in `log` of `scratch`, and waits until `ready` says where it
     /// serves.
     pub fn start(
+        name: impl Into<String>,
+        command: Command,
+        scratch: Scratch,
+        ready: impl FnMut(&Scratch) -> Option<Serving>,
+    ) -> Result<Self> {
+        Self::start_on(SERVER_CORE, name, command, scratch, ready)
+    }
+
+    /// As [`Server::start`], on that core.
+    pub fn start_on(
+        core: usize,
         name: impl Into<String>,
         mut command: Command,
         scratch: Scratch,
@@ -42,11 +55,12 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors);
-        let child = machine::on_core(SERVER_CORE, || command.spawn())?.map_err(Error::io(format!("start {name}")))?;
+        let child = machine::on_core(core, || command.spawn())?.map_err(Error::io(format!("start {name}")))?;
         let mut server = Self {
             name,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             admin: None,
+            peer: None,
             child,
             scratch,
         };
@@ -55,6 +69,7 @@ impl Server {
             if let Some(serving) = ready(&server.scratch) {
                 server.address = serving.address;
                 server.admin = serving.admin;
+                server.peer = serving.peer;
                 return Ok(server);
             }
             let ended = server.child.try_wait().map_err(Error::io("look after a server"))?;
@@ -74,6 +89,17 @@ impl Server {
     /// Resident bytes of the process.
     pub fn resident_bytes(&self) -> Result<u64> {
         process::resident_bytes(self.child.id())
+    }
+
+    /// The number of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the process as a crash does, and waits for that.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().map_err(Error::io("kill a server"))?;
+        self.child.wait().map_err(Error::io("wait for a server")).map(|_| ())
     }
 
     /// A blocking connection.
@@ -97,6 +123,8 @@ pub struct Serving {
     pub address: SocketAddr,
     /// HTTP, if it has that.
     pub admin: Option<SocketAddr>,
+    /// Other nodes, if it has that.
+    pub peer: Option<SocketAddr>,
 }
 
 /// A directory for one server; dropping it removes it.

@@ -6,7 +6,7 @@ mod tollgate;
 pub mod values;
 
 pub use redis::TOKEN_BUCKET_SCRIPT;
-pub use tollgate::{Options as TollgateOptions, build as build_tollgate};
+pub use tollgate::{Options as TollgateOptions, build as build_tollgate, start_on as start_tollgate};
 
 use crate::echo;
 use crate::request::{KEY, Template};

@@ -71,6 +71,11 @@ impl Circuits {
         }
     }
 
+    /// The times.
+    pub fn settings(&self) -> &CircuitSettings {
+        &self.settings
+    }
+
     /// In how many microseconds an answer of a peer is due.
     pub fn deadline_us(&self, peer: &str) -> u64 {
         match self.state(peer) {
@@ -169,8 +174,10 @@ impl Circuits {
 /// What a command may do when its holder is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// RL.* and CL.THROTTLE: they never wait past a deadline, and can be decided elsewhere.
+    /// RL.CHECK and CL.THROTTLE: they never wait past a deadline, and can be decided elsewhere.
     Check,
+    /// RL.REFUND and RL.RESET: they never wait past a deadline either, and only the holder can do them.
+    Prompt,
     /// All others: they wait for a takeover.
     Other,
 }
@@ -234,15 +241,23 @@ impl Circuits {
                 }
             }
             (Decider::Nobody, Class::Check) => self.instead(question, None, now_us),
-            (Decider::There(holder), Class::Other) if self.may_ask(holder, now_us) => Route::Holder(holder.clone()),
-            (_, Class::Other) => {
-                let until_us = question.asked_us + self.settings.wait_us_max;
-                if now_us < until_us {
-                    Route::Wait(until_us)
+            (Decider::There(holder), Class::Prompt) => {
+                if !question.missed.contains(holder) && self.may_ask(holder, now_us) {
+                    Route::Holder(holder.clone())
                 } else {
                     Route::ClusterDown
                 }
             }
+            (_, Class::Prompt) => Self::wait(question.asked_us + self.settings.deadline_us, now_us),
+            (Decider::There(holder), Class::Other) if self.may_ask(holder, now_us) => Route::Holder(holder.clone()),
+            (_, Class::Other) => Self::wait(question.asked_us + self.settings.wait_us_max, now_us),
+        }
+    }
+
+    fn wait(until_us: u64, now_us: u64) -> Route {
+        match now_us < until_us {
+            true => Route::Wait(until_us),
+            false => Route::ClusterDown,
         }
     }
 
@@ -349,6 +364,26 @@ mod tests {
                 2000
             ),
             Route::Local
+        );
+    }
+
+    #[test]
+    fn what_only_a_holder_can_do_waits_for_one_no_longer_than_a_deadline() {
+        let mut circuits = Circuits::default();
+        let b: Arc<str> = "b".into();
+        let mut route =
+            |decider, missed: &[Arc<str>], now_us| circuits.route(&question(decider, Class::Prompt, missed), now_us);
+        assert_eq!(route(Decider::Here, &[], 2000), Route::Here);
+        assert_eq!(route(Decider::There(b.clone()), &[], 2000), Route::Holder(b.clone()));
+        assert_eq!(route(Decider::There(b.clone()), &[b], 2000), Route::ClusterDown);
+        for open in [Decider::Soon, Decider::Nobody] {
+            assert_eq!(route(open.clone(), &[], 2000), Route::Wait(21_000));
+            assert_eq!(route(open, &[], 21_000), Route::ClusterDown);
+        }
+        circuits.refused(&"b".into(), 2000);
+        assert_eq!(
+            circuits.route(&question(Decider::There("b".into()), Class::Prompt, &[]), 2000),
+            Route::ClusterDown
         );
     }
 

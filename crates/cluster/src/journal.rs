@@ -86,6 +86,14 @@ impl Journal {
         self.entries == 0
     }
 
+    /// How many tokens it has. It looks at every bucket, so not to be called all the time.
+    pub fn tokens(&self) -> u64 {
+        let owed = self.slots.values().flat_map(BTreeMap::values);
+        owed.fold(0, |sum, owed| {
+            sum.saturating_add(owed.inside).saturating_add(owed.outside)
+        })
+    }
+
     /// How many tokens were forgotten because it was full.
     pub fn dropped(&self) -> u64 {
         self.dropped

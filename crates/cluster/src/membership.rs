@@ -96,9 +96,16 @@ impl Membership {
         self.prepared = true;
     }
 
-    /// The node gives its slots away. There is no way back but a new start.
+    /// The node gives its slots away.
     pub fn leave(&mut self) {
         self.state = MemberState::Leaving;
+    }
+
+    /// It does not, or not any more: it goes back into the ring as one that joins.
+    pub fn stay(&mut self) {
+        if self.state == MemberState::Leaving {
+            self.state = MemberState::Joining;
+        }
     }
 
     /// Whether another process, of a later start, has this node's name: then this one is no member any more.

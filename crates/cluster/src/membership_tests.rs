@@ -152,6 +152,8 @@ fn all_find_the_same_ring_and_who_leaves_stays_in_the_view() {
     assert!(cluster.agree() && !in_ring(cluster.nodes["a"].view(), "b"));
     assert!(cluster.nodes["a"].view().rank("b").is_some());
     assert_eq!(cluster.state("b"), MemberState::Leaving);
+    cluster.nodes.get_mut("b").unwrap().stay();
+    assert!(cluster.until_in_ring("b") < 1000 && cluster.agree());
 }
 
 #[test]

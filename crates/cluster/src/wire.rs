@@ -21,6 +21,8 @@ mod interest;
 mod keys;
 mod lend;
 mod message;
+mod operate;
+mod slot;
 
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HEADER_BYTES, SEAL_BYTES};
 pub use gossip::{GossipRefusal, Sealer, TIME_WINDOW};
@@ -33,3 +35,5 @@ pub use message::{
     Forward, Holder, Kind, Message, MessageError, NotAnswered, Pong, Probe, Replies, Run, Why, read_message,
     write_message,
 };
+pub use operate::{AskStatus, Drain, DrainBegun, NodeStatus, Trouble};
+pub use slot::{SlotMessages, append_slot_message};

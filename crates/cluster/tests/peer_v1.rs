@@ -10,12 +10,13 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use support::{Party, local, opener, secret};
-use tollgate_cluster::Epoch;
 use tollgate_cluster::wire::{
-    Await, AwaitAct, Called, Forward, FrameReader, FrameWriter, GiveBack, GivenBack, Handshake, Holder, Kind, Lend,
-    Lent, LentOutcome, Message, NotAnswered, Noted, Outcome, Part, Piece, Pong, Probe, Replies, Run, Wanted, Watch,
-    WatchAct, Why, Within, read_message, write_message,
+    AskStatus, Await, AwaitAct, Called, Drain, DrainBegun, Forward, FrameReader, FrameWriter, GiveBack, GivenBack,
+    Handshake, Holder, Kind, Lend, Lent, LentOutcome, Message, NodeStatus, NotAnswered, Noted, Outcome, Part, Piece,
+    Pong, Probe, Replies, Run, SlotMessages, Trouble, Wanted, Watch, WatchAct, Why, Within, append_slot_message,
+    read_message, write_message,
 };
+use tollgate_cluster::{Epoch, Incarnation, slots};
 
 const VERSION: u16 = 1;
 
@@ -214,6 +215,189 @@ fn probes() {
     let read = read_message::<Probe>(VERSION, &made[13..]).unwrap();
     assert_eq!(read.view, 0x0123_4567_89ab_cdef);
     holds("pong", 9, &Pong { view: u64::MAX }, &mut Vec::new());
+}
+
+/// One of each message between slot machines.
+fn slot_messages() -> Vec<(&'static str, slots::Message)> {
+    use slots::{Batch, Claim, Debit, Handover, Message, Part, Run, Taken};
+    let id = |name: &str| Incarnation {
+        name: name.into(),
+        generation: 1_800_000_000_000,
+    };
+    let run = |first, last, epoch| Run {
+        first,
+        last,
+        epoch: Epoch(epoch),
+    };
+    let taken = vec![Taken {
+        origin: id("node-3"),
+        number: 7,
+    }];
+    let debits = vec![Debit {
+        bucket: (&b"\0\x05user1"[..]).into(),
+        parameters: (&b"\x0ctoken_bucket\x01\x05\xff\x05"[..]).into(),
+        tokens: 3,
+    }];
+    let batch = |part, taken| Batch {
+        slot: 16_383,
+        epoch: Epoch(300),
+        stream: 70_000,
+        number: 2,
+        clock_us: 1_800_000_000_000_000,
+        part,
+        entries: (&b"\0\x01entries"[..]).into(),
+        taken,
+    };
+    vec![
+        (
+            "slot_holdings",
+            Message::Holdings {
+                runs: vec![run(0, 99, 1), run(300, 16_383, 1 << 40)],
+                all: true,
+            },
+        ),
+        ("slot_tell", Message::Tell),
+        (
+            "slot_ask",
+            Message::Ask {
+                ranges: vec![(1, 2), (300, 16_383)],
+                number: 9,
+            },
+        ),
+        (
+            "slot_known",
+            Message::Known {
+                claims: vec![
+                    Claim {
+                        first: 1,
+                        last: 2,
+                        epoch: Epoch(4),
+                        holder: Some(id("node-1")),
+                    },
+                    Claim {
+                        first: 3,
+                        last: 3,
+                        epoch: Epoch(5),
+                        holder: None,
+                    },
+                ],
+                answer: Some(9),
+            },
+        ),
+        ("slot_digest", Message::Digest { sum: u64::MAX }),
+        ("slot_ping", Message::Ping { sent_us: 251 }),
+        ("slot_pong", Message::Pong { sent_us: 251 }),
+        (
+            "slot_batch_copy",
+            Message::Batch(batch(Part::Copy { last: true }, taken.clone())),
+        ),
+        ("slot_batch_changes", Message::Batch(batch(Part::Changes, Vec::new()))),
+        (
+            "slot_batch_resume",
+            Message::Batch(batch(Part::Resume { epoch: Epoch(299) }, Vec::new())),
+        ),
+        (
+            "slot_ack",
+            Message::Ack {
+                slot: 5,
+                stream: 6,
+                number: 7,
+            },
+        ),
+        ("slot_behind", Message::Behind { slot: 5, stream: 6 }),
+        (
+            "slot_unfollow",
+            Message::Unfollow {
+                slot: 5,
+                epoch: Epoch(6),
+            },
+        ),
+        (
+            "slot_handover",
+            Message::Handover(Handover {
+                slot: 5,
+                epoch: Epoch(301),
+                stream: 70_000,
+                number: 3,
+                clock_us: 1_800_000_000_000_000,
+                taken,
+                journal: debits.clone(),
+            }),
+        ),
+        (
+            "slot_not_taken",
+            Message::NotTaken {
+                slot: 5,
+                epoch: Epoch(301),
+            },
+        ),
+        (
+            "slot_debits",
+            Message::Debits {
+                slot: 5,
+                number: 8,
+                debits,
+            },
+        ),
+        ("slot_debited", Message::Debited { slot: 5, number: 8 }),
+        ("slot_confirm", Message::Confirm { number: 2 }),
+        (
+            "slot_confirmed",
+            Message::Confirmed {
+                number: 2,
+                member: Some(true),
+            },
+        ),
+    ]
+}
+
+#[test]
+fn messages_between_slot_machines() {
+    let (mut all, mut golden_all) = (Vec::new(), Vec::new());
+    for (name, message) in slot_messages() {
+        let mut made = Vec::new();
+        append_slot_message(&message, &mut made).expect("it has a form");
+        let bytes = golden(name, &made);
+        assert_eq!(hex(&made), hex(&bytes), "{name}");
+        golden_all.extend_from_slice(&bytes);
+        all.push(message);
+    }
+    // A body has any number of them.
+    let read: Vec<_> = SlotMessages::of(&golden_all).map(|read| read.expect("whole")).collect();
+    assert_eq!(read, all);
+}
+
+#[test]
+fn what_operators_ask() {
+    holds("ask_status", 3, &AskStatus {}, &mut Vec::new());
+    let status = NodeStatus {
+        version: "0.1.0".into(),
+        view: 0x0123_4567_89ab_cdef,
+        target: 5461,
+        held: 5462,
+        to_move: 1,
+        moving: 2,
+        followed: 5460,
+        replicas: 5463,
+        replicas_in_step: 5459,
+        copies_waiting: 4,
+        unknown: 5,
+        epoch_max: 1 << 40,
+        lag_us: 21_000,
+        journal_buckets: 6,
+        journal_tokens: 70_000,
+        journal_unacknowledged: 8,
+        journal_dropped: 9,
+        drained: true,
+        circuits: vec![Trouble {
+            peer: "node-2".into(),
+            state: "open".into(),
+        }],
+    };
+    holds("status", 3, &status, &mut Vec::new());
+    holds("drain", 4, &Drain { undo: true }, &mut Vec::new());
+    let refused = "no".into();
+    holds("drain_begun", 4, &DrainBegun { refused }, &mut Vec::new());
 }
 
 #[test]

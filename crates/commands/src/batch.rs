@@ -9,6 +9,8 @@ pub struct Batch {
     bytes: Vec<u8>,
     args: Vec<ArgRange>,
     commands: Vec<BatchCommand>,
+    /// When the first of them was asked for.
+    asked_us: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +34,9 @@ impl Batch {
 
     /// Adds a command given by its arguments.
     pub fn push_args<'a>(&mut self, spec: &'static Spec, env: &Env, args: impl Iterator<Item = &'a [u8]>) {
+        if self.commands.is_empty() {
+            self.asked_us = env.now_us;
+        }
         let first_arg = self.args.len();
         for arg in args {
             let start = self.bytes.len();
@@ -63,6 +68,11 @@ impl Batch {
         self.bytes.clear();
         self.args.clear();
         self.commands.clear();
+    }
+
+    /// The time of the first command's circumstances, by the node's clock in microseconds: when it was asked for.
+    pub fn asked_us(&self) -> u64 {
+        self.asked_us
     }
 
     /// Number of commands.

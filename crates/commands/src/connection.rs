@@ -92,6 +92,7 @@ fn describe(call: &mut ConnectionCall<'_>) {
         Proto::Resp2 => 2,
         Proto::Resp3 => 3,
     };
+    let mode = call.session.face.mode();
     let mut reply = call.reply();
     reply.map(7);
     for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
@@ -102,7 +103,7 @@ fn describe(call: &mut ConnectionCall<'_>) {
         reply.bulk(field.as_bytes());
         reply.int(value);
     }
-    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+    for (field, value) in [("mode", mode), ("role", "master")] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }
@@ -115,6 +116,9 @@ pub(crate) fn select(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> 
     let index = parse_integer(call.request.arg(1))
         .filter(|&index| i32::try_from(index).is_ok())
         .ok_or(CommandError::NotAnInteger)?;
+    if call.session.face.redirects() && index != 0 {
+        return Err(CommandError::Refused("SELECT is not allowed in cluster mode"));
+    }
     let db = u8::try_from(index).ok().filter(|&db| db < tollgate_store::DATABASES);
     call.session.db = db.ok_or(CommandError::Refused("DB index is out of range"))?;
     call.session.note_change();

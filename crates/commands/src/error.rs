@@ -199,6 +199,17 @@ pub enum CommandError {
     /// An error of another node, with its code in front.
     #[error("{0}")]
     OfNode(String),
+    /// Keys, or channels, of several slots on the face of Redis Cluster.
+    #[error("CROSSSLOT Keys in request don't hash to the same slot")]
+    CrossSlot,
+    /// Another node has the slot.
+    #[error("MOVED {slot} {address}")]
+    Moved {
+        /// The slot.
+        slot: u16,
+        /// Where clients reach that node: host, colon, port.
+        address: String,
+    },
     /// A refusal with a text of its own, as Redis words it.
     #[error("ERR {0}")]
     Refused(&'static str),

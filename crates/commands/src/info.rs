@@ -1,7 +1,7 @@
 //! INFO: the server described in text, section by section, with the fields that clients read.
 
 use crate::node_view::{About, ConnectionCall, Totals};
-use crate::{CommandError, Env, REDIS_VERSION, WhenFull};
+use crate::{CommandError, Env, Face, REDIS_VERSION, WhenFull};
 use std::fmt::{Arguments, Write as _};
 use tollgate_protocol::Request;
 
@@ -10,6 +10,9 @@ struct Facts<'a> {
     about: &'a About,
     totals: &'a Totals,
     env: &'a Env,
+    face: Face,
+    /// Where the client connected to.
+    port: u16,
     policies: usize,
     rules: usize,
 }
@@ -55,6 +58,11 @@ pub(crate) fn info(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
         about: call.node.about(),
         totals: &totals,
         env: call.env,
+        face: call.session.face,
+        port: match call.session.face {
+            Face::Default => call.node.about().tcp_port,
+            Face::Redirect => call.session.local.port(),
+        },
         policies: call.node.policies().len(),
         rules: call.node.rules().len(),
     };
@@ -91,7 +99,7 @@ fn server(facts: &Facts<'_>, lines: &mut Lines<'_>) {
     let about = facts.about;
     let uptime_s = facts.env.now_us.saturating_sub(about.started_us) / 1_000_000;
     lines.put("redis_version", REDIS_VERSION);
-    lines.put("redis_mode", "standalone");
+    lines.put("redis_mode", facts.face.mode());
     lines.put("tollgate_version", about.version);
     lines.put(
         "os",
@@ -100,7 +108,7 @@ fn server(facts: &Facts<'_>, lines: &mut Lines<'_>) {
     lines.put("arch_bits", usize::BITS);
     lines.put("process_id", about.pid);
     lines.put("run_id", &about.run_id);
-    lines.put("tcp_port", about.tcp_port);
+    lines.put("tcp_port", facts.port);
     lines.put("server_time_usec", facts.env.unix_us());
     lines.put("uptime_in_seconds", uptime_s);
     lines.put("uptime_in_days", uptime_s / 86_400);
@@ -199,8 +207,8 @@ fn cpu(facts: &Facts<'_>, lines: &mut Lines<'_>) {
 
 fn modules(_: &Facts<'_>, _: &mut Lines<'_>) {}
 
-fn cluster(_: &Facts<'_>, lines: &mut Lines<'_>) {
-    lines.put("cluster_enabled", 0);
+fn cluster(facts: &Facts<'_>, lines: &mut Lines<'_>) {
+    lines.put("cluster_enabled", u8::from(facts.face.redirects()));
 }
 
 /// Every bucket has a time at which it may go, so it counts as one that expires. Redis too says an average of 0 for unknown.
@@ -260,6 +268,8 @@ mod tests {
             about: node.about(),
             totals: &node.totals(),
             env: &env,
+            face: Face::Default,
+            port: 6379,
             policies: 5,
             rules: 0,
         };

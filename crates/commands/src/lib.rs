@@ -12,6 +12,7 @@ mod check;
 mod client;
 mod client_control;
 mod client_list;
+mod cluster;
 mod command_docs;
 mod command_info;
 mod connection;
@@ -23,6 +24,7 @@ mod elements;
 mod env;
 mod error;
 mod expiry;
+mod face;
 mod functions;
 mod glob;
 mod hashes;
@@ -75,8 +77,10 @@ pub use carry::{
     Share,
 };
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
+pub use cluster::{ClusterNode, Topology};
 pub use env::Env;
 pub use error::CommandError;
+pub use face::Face;
 pub use functions::{Functions, FunctionsLimits, LibraryChange};
 pub use holds::{Loan, RunId};
 pub use info::memory_policy;

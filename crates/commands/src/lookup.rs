@@ -1,8 +1,9 @@
 //! Finding a command by its name, and checking that a request fits it.
 
-use crate::CommandError;
 use crate::table::{ALL, Run, Spec};
+use crate::{CommandError, Face};
 use rapidhash::RapidHashMap;
+use std::sync::LazyLock;
 use tollgate_protocol::Request;
 
 /// The longest name of a command or subcommand.
@@ -51,7 +52,24 @@ impl Default for CommandTable {
     }
 }
 
+/// What is declared otherwise for the redirecting face.
+static REDIRECTING: LazyLock<Vec<Spec>> = LazyLock::new(|| {
+    let scripts = ALL.iter().filter(|spec| matches!(spec.run, Run::Script(_)));
+    let face = Face::Redirect;
+    scripts.map(|spec| Spec { face, ..*spec }).collect()
+});
+
 impl CommandTable {
+    /// The commands of a face. What a [`LastCommand`] remembers is of one of them.
+    pub fn of(face: Face) -> Self {
+        let mut table = Self::default();
+        if face.redirects() {
+            let others = REDIRECTING.iter().map(|spec| (spec.name.as_bytes(), spec));
+            table.by_name.extend(others);
+        }
+        table
+    }
+
     /// The command of that name, in any case. Not a subcommand.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&'static Spec> {
@@ -160,6 +178,17 @@ mod tests {
         assert_eq!(resolve("OBJECT encoding k"), Ok(("object|encoding", Some(2))));
         assert_eq!(resolve("del a b c"), Ok(("del", Some(1))));
         assert_eq!(resolve("COMMAND"), Ok(("command", None)));
+    }
+
+    #[test]
+    fn scripts_know_the_face_that_they_come_from() {
+        for face in [Face::Default, Face::Redirect] {
+            let table = CommandTable::of(face);
+            assert_eq!(table.by_name.len(), ALL.len());
+            for name in ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"] {
+                assert_eq!(table.find(name.as_bytes()).map(|spec| spec.face), Some(face), "{name}");
+            }
+        }
     }
 
     #[test]

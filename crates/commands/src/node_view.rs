@@ -1,7 +1,8 @@
 //! What commands about the connection and the server may ask of the node that runs them.
 
 use crate::{
-    CommandError, Delivery, Env, Functions, KeyspaceLimits, LatencyMonitor, PubSub, Scripts, Session, SlowLog, WhenFull,
+    CommandError, Delivery, Env, Functions, KeyspaceLimits, LatencyMonitor, PubSub, Scripts, Session, SlowLog,
+    Topology, WhenFull,
 };
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -57,6 +58,12 @@ pub trait NodeView {
 
     /// Bounds of commands over all keys.
     fn keyspace_limits(&self) -> KeyspaceLimits;
+
+    /// The nodes and their slots, for clients of Redis Cluster.
+    fn topology(&self) -> Topology;
+
+    /// Whether another node has a slot.
+    fn is_elsewhere(&self, slot: u16) -> bool;
 
     /// All client connections of the node, in the order of their ids. What they did last may be a little behind.
     fn clients(&self) -> Vec<ClientInfo>;

@@ -1,4 +1,4 @@
-//! TIME, ROLE, CONFIG GET, and the refusal of cluster commands.
+//! TIME, ROLE, CONFIG GET.
 
 use crate::glob::{Case, Glob};
 use crate::node_view::ConnectionCall;
@@ -32,11 +32,6 @@ pub(crate) fn role(call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
     reply.int(0);
     reply.array(0);
     Ok(())
-}
-
-/// Everything that only a cluster has.
-pub(crate) fn cluster_disabled(_call: &mut ConnectionCall<'_>) -> Result<(), CommandError> {
-    Err(CommandError::ClusterDisabled)
 }
 
 /// `CONFIG GET parameter [parameter ...]`; a parameter may be a pattern, and is compared in any case.
@@ -169,7 +164,20 @@ mod tests {
 
     #[test]
     fn there_is_no_cluster() {
-        for line in ["CLUSTER SLOTS", "CLUSTER HELP", "READONLY", "READWRITE", "ASKING"] {
+        for line in [
+            "CLUSTER SLOTS",
+            "CLUSTER SHARDS",
+            "CLUSTER NODES",
+            "CLUSTER INFO",
+            "CLUSTER MYID",
+            "CLUSTER MYSHARDID",
+            "CLUSTER KEYSLOT k",
+            "CLUSTER REPLICAS x",
+            "CLUSTER HELP",
+            "READONLY",
+            "READWRITE",
+            "ASKING",
+        ] {
             assert_eq!(
                 run_alone(Resp2, line),
                 "-ERR This instance has cluster support disabled\r\n",

@@ -2,7 +2,7 @@
 
 use crate::node_view::{ClientInfo, NodeView};
 use crate::table::Spec;
-use crate::{CommandError, Env, LibraryChange, Published, Subscriptions, Transaction, Watching};
+use crate::{CommandError, Env, Face, LibraryChange, Published, Subscriptions, Transaction, Watching};
 use std::net::SocketAddr;
 use tollgate_protocol::Proto;
 
@@ -28,6 +28,8 @@ pub enum ReplyMode {
 pub struct Session {
     /// Number of the connection, unique while the node runs.
     pub id: u64,
+    /// What the listener that it came to looks like.
+    pub face: Face,
     /// The selected database.
     pub db: u8,
     /// The version of the protocol.
@@ -79,6 +81,7 @@ impl Session {
     pub fn new(id: u64, worker: usize, peer: SocketAddr, local: SocketAddr, now_us: u64, node: &dyn NodeView) -> Self {
         Self {
             id,
+            face: Face::Default,
             db: 0,
             proto: Proto::Resp2,
             authenticated: !node.needs_password(),
@@ -111,6 +114,7 @@ impl Session {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
         Self {
             id: 0,
+            face: Face::Default,
             db,
             proto: Proto::Resp2,
             authenticated: true,

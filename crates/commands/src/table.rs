@@ -22,7 +22,7 @@ use crate::check::Order;
 use crate::keyspace::KeyspaceCommand;
 use crate::node_view::ConnectionCall;
 use crate::scripts::ScriptCommand;
-use crate::{CommandError, Env, Shard};
+use crate::{CommandError, Env, Face, Shard};
 use tollgate_protocol::{Request, parse_integer};
 
 /// What a command's function is given and answers. It writes its reply, or returns an error and has changed nothing.
@@ -132,6 +132,8 @@ pub struct Spec {
     pub run: Run,
     /// Its subcommands.
     pub subcommands: &'static [Spec],
+    /// The face that it is declared for: a script of the redirecting one has no keys of other nodes.
+    pub face: Face,
 }
 
 impl Spec {
@@ -155,6 +157,7 @@ impl Spec {
         syntax: "",
         run: Run::Container,
         subcommands: &[],
+        face: Face::Default,
     };
 
     /// Whether that many arguments, the name included, are acceptable.
@@ -181,15 +184,6 @@ impl Spec {
     /// The positions of all keys of a request for it. A number of keys that is none, or too large, counts no keys: the command says what
     /// is wrong with it.
     pub fn key_positions(&self, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
-        let (first, last, step) = self.keys;
-        let last = match last {
-            last if last < 0 => (request.len() as i64 + i64::from(last)).max(0) as usize,
-            last => last as usize,
-        };
-        let fixed = match first {
-            0 => 0..0,
-            first => first as usize..last + 1,
-        };
         let count = match self.counted {
             0 => None,
             at => request.get(at).and_then(parse_integer),
@@ -199,10 +193,26 @@ impl Spec {
             .and_then(|count| usize::try_from(count).ok())
             .filter(|&count| count <= left);
         let start = self.counted + 1;
-        fixed
-            .step_by(step.max(1) as usize)
-            .chain(start..start + count.unwrap_or(0))
+        positions(self.keys, request).chain(start..start + count.unwrap_or(0))
     }
+
+    /// The positions of the channels of a request for it that belong to slots as keys do.
+    pub fn channel_positions(&self, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
+        positions(self.channels, request)
+    }
+}
+
+/// Positions of arguments, from the first to the last (negative: from the end) in steps; none for zeros.
+fn positions((first, last, step): (i16, i16, i16), request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
+    let last = match last {
+        last if last < 0 => (request.len() as i64 + i64::from(last)).max(0) as usize,
+        last => last as usize,
+    };
+    let fixed = match first {
+        0 => 0..0,
+        first => first as usize..last + 1,
+    };
+    fixed.step_by(step.max(1) as usize)
 }
 
 const FAMILIES: [&[Spec]; 16] = [

@@ -2,8 +2,8 @@
 
 use crate::node_view::{About, ClientInfo, NodeView, PolicyLabel, Totals};
 use crate::{
-    CommandError, Delivery, Env, Functions, FunctionsLimits, KeyspaceLimits, LatencyMonitor, PubSub, Scripts,
-    ScriptsLimits, Session, SlowLog, WhenFull,
+    ClusterNode, CommandError, Delivery, Env, Functions, FunctionsLimits, KeyspaceLimits, LatencyMonitor, PubSub,
+    Scripts, ScriptsLimits, Session, SlowLog, Topology, WhenFull,
 };
 use std::cell::RefCell;
 use std::ops::Range;
@@ -27,6 +27,7 @@ pub(crate) struct TestNode {
     pub slowlog: SlowLog,
     pub latency: LatencyMonitor,
     pub shown: RefCell<Option<Vec<u8>>>,
+    pub topology: Option<Topology>,
 }
 
 impl Default for TestNode {
@@ -66,6 +67,7 @@ impl Default for TestNode {
             slowlog: SlowLog::new(1, 10_000, 128),
             latency: LatencyMonitor::default(),
             shown: RefCell::default(),
+            topology: None,
         }
     }
 }
@@ -147,6 +149,34 @@ impl NodeView for TestNode {
             keys_max: 1000,
             pattern_bytes_max: 512,
         }
+    }
+
+    fn topology(&self) -> Topology {
+        let alone = || Topology {
+            nodes: vec![ClusterNode {
+                name: self.about.name.clone(),
+                host: "127.0.0.1".to_owned(),
+                port: self.about.tcp_port,
+                peer_port: 7379,
+                epoch: 1,
+                heard_unix_ms: 0,
+                is_suspect: false,
+            }],
+            me: 0,
+            holders: vec![Some(0); usize::from(tollgate_store::SLOTS)],
+            epoch: 1,
+            messages_sent: 0,
+            messages_received: 0,
+        };
+        self.topology.clone().unwrap_or_else(alone)
+    }
+
+    fn is_elsewhere(&self, slot: u16) -> bool {
+        let topology = self.topology();
+        topology
+            .holders
+            .get(usize::from(slot))
+            .is_none_or(|holder| *holder != Some(topology.me as u16))
     }
 
     fn clients(&self) -> Vec<ClientInfo> {

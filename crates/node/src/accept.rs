@@ -7,12 +7,13 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_commands::Face;
 
 /// How long to wait after an error such as too many open files, which the next attempt would meet again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Accepts until the node drains. Runs on worker 0; each connection goes to the worker that has the fewest.
-pub async fn run(node: Arc<Node>, listener: TcpListener) {
+/// Accepts clients of a face until the node drains. Runs on worker 0; each connection goes to the worker that has the fewest.
+pub async fn run(node: Arc<Node>, listener: TcpListener, face: Face) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -28,7 +29,7 @@ pub async fn run(node: Arc<Node>, listener: TcpListener) {
         };
         match accepted {
             Ok((stream, _)) => match stream.into_std() {
-                Ok(stream) => place(&node, stream),
+                Ok(stream) => place(&node, stream, face),
                 Err(error) => tracing::debug!(event = "connection_lost", %error),
             },
             Err(error) => {
@@ -39,7 +40,7 @@ pub async fn run(node: Arc<Node>, listener: TcpListener) {
     }
 }
 
-fn place(node: &Node, mut stream: std::net::TcpStream) {
+fn place(node: &Node, mut stream: std::net::TcpStream, face: Face) {
     let counters = node.metrics.worker(0);
     if node.connections() >= node.config.limits.connections {
         counters.limit_hit(Bound::Connections);
@@ -49,7 +50,7 @@ fn place(node: &Node, mut stream: std::net::TcpStream) {
         return;
     }
     let worker = node.place_connection();
-    if !node.order(worker, Control::Serve(stream)) {
+    if !node.order(worker, Control::Serve(stream, face)) {
         node.unplace_connection(worker);
     }
 }

@@ -1,6 +1,9 @@
 //! Checks over HTTP, on their way to the shards.
 
-use crate::admin::{Against, CheckAnswer, CheckBackend, CheckError, CheckFuture, CheckRequest};
+use crate::admin::{
+    Against, CheckAnswer, CheckBackend, CheckError, CheckFuture, CheckRequest, ClusterBackend, ClusterFuture,
+    ClusterReport, DrainError,
+};
 use crate::limits::Bound;
 use crate::node::{Node, Place};
 use crate::order::Lost;
@@ -35,6 +38,22 @@ impl CheckBackend for Mailboxes {
             let decided = posted.await.map_err(|_| unavailable(Lost::ShardGone))?;
             decided.map(answer).map_err(refusal)
         })
+    }
+}
+
+impl ClusterBackend for Mailboxes {
+    fn is_leaving(&self) -> bool {
+        self.0.cluster.as_ref().is_some_and(|cluster| cluster.is_leaving())
+    }
+
+    fn report(&self) -> ClusterFuture<Option<ClusterReport>> {
+        let node = Arc::clone(&self.0);
+        Box::pin(async move { crate::cluster::report(&node).await })
+    }
+
+    fn drain(&self, name: String, undo: bool) -> ClusterFuture<Result<(), DrainError>> {
+        let node = Arc::clone(&self.0);
+        Box::pin(async move { crate::cluster::drain(&node, &name, undo).await })
     }
 }
 

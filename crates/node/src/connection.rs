@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
-use tollgate_commands::Session;
+use tollgate_commands::{Face, Session};
 use tollgate_protocol::{Progress, ReplyWriter, Scanner};
 
 pub use crate::turn::TurnBuffers;
@@ -178,13 +178,20 @@ impl Connection {
         // Taken out, so that the bytes can be borrowed while the turn works on the rest.
         let input = std::mem::take(&mut buffers.input);
         let mut partial = std::mem::take(&mut self.partial);
-        let (end, consumed, commands) = if partial.is_empty() {
-            self.run_requests(&mut buffers, &input[..filled], started).await
-        } else {
-            partial.extend_from_slice(&input[..filled]);
-            self.run_requests(&mut buffers, &partial, started).await
+        let was_whole = partial.is_empty();
+        let requests = match was_whole {
+            true => &input[..filled],
+            false => {
+                partial.extend_from_slice(&input[..filled]);
+                &partial[..]
+            }
         };
-        if partial.is_empty() {
+        // Decided here and not for each command.
+        let (end, consumed, commands) = match self.session.face {
+            Face::Default => self.run_requests::<false>(&mut buffers, requests, started).await,
+            Face::Redirect => self.run_requests::<true>(&mut buffers, requests, started).await,
+        };
+        if was_whole {
             partial.extend_from_slice(&input[consumed..filled]);
         } else {
             partial.drain(..consumed);
@@ -220,7 +227,7 @@ impl Connection {
     }
 
     /// Returns how the turn ended, how many bytes it consumed and how many commands it ran.
-    async fn run_requests(
+    async fn run_requests<const REDIRECTS: bool>(
         &mut self,
         buffers: &mut TurnBuffers,
         bytes: &[u8],
@@ -228,7 +235,8 @@ impl Connection {
     ) -> (Result<(), End>, usize, u64) {
         let mut consumed = 0;
         let mut commands = 0;
-        let mut turn = Turn::new(&self.worker, buffers, (self.client.id, &self.link), started);
+        let connection = (self.client.id, &self.link);
+        let mut turn = Turn::new(&self.worker, buffers, connection, self.session.face, started);
         turn.may_join(bytes.len());
         let end = loop {
             let window = &bytes[consumed..];
@@ -237,7 +245,10 @@ impl Connection {
                 Ok(Progress::Request { consumed: length }) => {
                     let request = self.scanner.request(window);
                     commands += 1;
-                    turn.run(&mut self.session, request).await;
+                    match REDIRECTS {
+                        false => turn.run(&mut self.session, request).await,
+                        true => turn.run_redirecting(&mut self.session, request).await,
+                    }
                     self.link.proto.set(self.session.proto);
                     consumed += length;
                     if self.session.close_after_reply {

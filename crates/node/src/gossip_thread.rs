@@ -1,6 +1,6 @@
 //! Gossip as part of a node.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Told};
 use crate::config::{Config, PeerListen};
 use crate::gossip::{Gossip, GossipConfig, Identity, PeerSockets, Seal, advertised};
 use crate::metrics::Metrics;
@@ -56,7 +56,7 @@ pub fn bind(config: &Config) -> Result<Option<Bound>, ServeError> {
 }
 
 impl Bound {
-    /// Begins to gossip. `listen` is where clients connect. Answers with what the node has to do with others, and the listener for their
+    /// Begins to gossip. `listen` and `redirect_listen` are where clients connect. Answers with what the node has to do with others, and the listener for their
     /// streams.
     ///
     /// # Errors
@@ -65,6 +65,7 @@ impl Bound {
         self,
         config: &Config,
         listen: SocketAddr,
+        redirect_listen: Option<SocketAddr>,
         metrics: &Arc<Metrics>,
     ) -> Result<(Cluster, TcpListener), ServeError> {
         let secret = config
@@ -83,6 +84,10 @@ impl Bound {
         let generation = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_millis() as u64);
+        let told_to = Told {
+            redirect_listen: redirect_listen.map(|listens| redirect_told(&peer, config, listens).into()),
+            peer: (&*peer).into(),
+        };
         let gossip = Gossip::start(
             GossipConfig {
                 name: config.node_name().into(),
@@ -92,8 +97,8 @@ impl Bound {
                     // At most 256.
                     workers: config.worker_count() as u16,
                     listen: told(&peer, &cluster.advertise, listen).into(),
-                    peer: peer.into(),
-                    redirect_listen: None,
+                    redirect_listen: told_to.redirect_listen.clone(),
+                    peer: Arc::clone(&told_to.peer),
                     versions: (*VERSIONS.start(), *VERSIONS.end()),
                 },
                 advertised: gossip_address,
@@ -129,7 +134,10 @@ impl Bound {
             refusals: Refusals::default(),
         };
         let has_seeds = !config.cluster.join.is_empty();
-        Ok((Cluster::new(gossip, Arc::new(peers), has_seeds, workers), listener))
+        Ok((
+            Cluster::new(gossip, Arc::new(peers), told_to, has_seeds, workers),
+            listener,
+        ))
     }
 }
 
@@ -141,6 +149,19 @@ fn told(peer: &str, advertise: &str, listens: SocketAddr) -> String {
     }
     let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
     format!("{host}:{}", listens.port())
+}
+
+/// What clients of Redis Cluster are told.
+fn redirect_told(peer: &str, config: &Config, listens: SocketAddr) -> String {
+    let wanted = &*config.listen.redirect_advertise;
+    let port = listens.port();
+    // The configuration knows hosts with a port, hosts without, and addresses of version 6 with neither brackets nor port.
+    match wanted.rsplit_once(':') {
+        _ if wanted.is_empty() => told(peer, &config.cluster.advertise, listens),
+        _ if wanted.parse::<std::net::Ipv6Addr>().is_ok() => format!("[{wanted}]:{port}"),
+        Some(_) if !wanted.ends_with(']') => wanted.to_owned(),
+        _ => format!("{wanted}:{port}"),
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +188,23 @@ mod tests {
     }
 
     #[test]
+    fn clients_of_a_cluster_are_told_what_is_configured() {
+        let told = |advertise: &str| {
+            let config = config(&[
+                "cluster.peer=127.0.0.1:0".to_owned(),
+                format!("listen.redirect_advertise={advertise}"),
+            ]);
+            redirect_told("node-1:7379", &config, "0.0.0.0:6380".parse().unwrap())
+        };
+        assert_eq!(told(""), "node-1:6380");
+        assert_eq!(told("front.example"), "front.example:6380");
+        assert_eq!(told("front.example:16380"), "front.example:16380");
+        assert_eq!(told("::1"), "[::1]:6380");
+        assert_eq!(told("[::1]"), "[::1]:6380");
+        assert_eq!(told("[::1]:1"), "[::1]:1");
+    }
+
+    #[test]
     fn an_address_that_was_asked_for_must_be_free() {
         let taken = bind(&config(&["cluster.peer=127.0.0.1:0".to_owned()]))
             .unwrap()
@@ -189,7 +227,7 @@ mod tests {
         let bound = bind(&config).unwrap().unwrap();
         let metrics = Arc::new(Metrics::new(String::new(), 1, Vec::new()));
         let (cluster, listener) = bound
-            .start(&config, "127.0.0.1:6379".parse().unwrap(), &metrics)
+            .start(&config, "127.0.0.1:6379".parse().unwrap(), None, &metrics)
             .unwrap();
         let me = cluster.me.clone();
         let mut view = cluster.view();

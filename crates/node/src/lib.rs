@@ -11,6 +11,7 @@ mod clock;
 mod cluster;
 pub mod config;
 mod connection;
+mod face;
 pub mod gossip;
 mod gossip_thread;
 mod joined;

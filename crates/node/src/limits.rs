@@ -8,6 +8,7 @@ use crate::config::Kind::{Bytes, Count, Millis};
 use crate::config::key::section;
 use tollgate_commands::SLOWLOG_ENTRIES_MAX;
 use tollgate_limiter::RULES_MAX;
+use tollgate_store::SLOTS;
 
 /// What there is to know about one bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,6 +202,18 @@ bounds! {
     /// Buckets of which one shard notes what it has admitted while another node may not know.
     journal_buckets / JournalBuckets: tollgate_commands::JOURNAL_BUCKETS_MAX, Count(1, 1 << 24), "buckets",
         "what is admitted from more buckets may be admitted once more by another node",
+        "";
+    /// Slots that one worker copies to other nodes at one time.
+    slot_copies / SlotCopies: 128, Count(1, SLOTS as u64), "slots",
+        "others are copied after them",
+        "";
+    /// Bytes of copies of slots that one worker has sent to other nodes and that these have not acknowledged.
+    slot_copy_bytes / SlotCopyBytes: 4 * MIB, Bytes(1 << 16, 1 << 32), "bytes",
+        "as with `slot_copies`",
+        "";
+    /// Slots of one worker whose commands wait, at one time, while they are handed over to other nodes.
+    slot_moves / SlotMoves: 64, Count(1, SLOTS as u64), "slots",
+        "others are handed over after them",
         "";
     /// Bytes of one frame between nodes. Messages of slots and batches of commands are kept below it.
     peer_frame_bytes / PeerFrameBytes: 16 * MIB, Bytes(1 << 16, 1 << 26), "bytes",

@@ -640,7 +640,7 @@ impl Worker {
                     let _ = done.send(is_here);
                 }
                 KeyJob::Wait(db, key, wakeup, done) => {
-                    let is_here = !self.node.is_elsewhere(slot_of(&key));
+                    let is_here = !self.node.lacks_slot(slot_of(&key));
                     if is_here {
                         self.shard.borrow_mut().wait_for(db, &key, &wakeup);
                     }

@@ -13,7 +13,7 @@ use crate::cluster::{OpenQueue, Whereabouts};
 use crate::limits::Bound;
 use crate::node::Place;
 use crate::order::Lost;
-use crate::remote::{Batch, Job, Lane, More, Replies};
+use crate::remote::{Batch, Elsewhere, Job, Lane, More, Replies};
 use crate::stretch::Stretch;
 use crate::turn::{LARGE_OUT_BYTES, SLICE};
 use crate::work::{Ran, Work};
@@ -43,6 +43,7 @@ pub async fn run(worker: Rc<Worker>, mut jobs: mpsc::Receiver<Job>) {
     while let Some(job) = jobs.recv().await {
         let stretch = Stretch::long();
         let started = stretch.started();
+        mailbox.worker.notice_pause(mailbox.worker.node.clock.at(started));
         mailbox.worker.decide_overdue_round(started);
         let mut next = Some(job);
         while let Some(job) = next {
@@ -209,6 +210,7 @@ impl Aside {
         loop {
             running.go_on(&worker).await;
             let stretch = Stretch::long();
+            worker.notice_pause(worker.node.clock.at(stretch.started()));
             let flow = running.run(&worker, stretch.started());
             stretch.end(worker.counters());
             self.change(kind, -1);
@@ -246,6 +248,8 @@ struct Running {
     work: Option<(Work, Env)>,
     /// The slot of the command that comes next, while that is closing.
     closing: Option<u16>,
+    /// Whether that command has waited for its slot as long as it may.
+    has_waited: bool,
     /// Says that checks are queued while others run.
     open_queue: Option<OpenQueue>,
     queue: CheckQueue,
@@ -273,6 +277,7 @@ impl Running {
             taken: 0,
             work: None,
             closing: None,
+            has_waited: false,
             open_queue: None,
             queue,
         }
@@ -345,7 +350,11 @@ impl Running {
             return;
         }
         if let Some(slot) = self.closing.take() {
-            return worker.until_open(slot).await;
+            if let Some((spec, ..)) = self.posted.batch.get(self.taken) {
+                let asked_us = self.posted.batch.asked_us();
+                self.has_waited = !worker.until_open_for(slot, spec, asked_us).await;
+            }
+            return;
         }
         tokio::task::yield_now().await;
         if let Some(key) = self.queue.first_key() {
@@ -388,16 +397,26 @@ impl Running {
             }
             match whereabouts {
                 Whereabouts::Here => {}
-                Whereabouts::Closing(slot) => {
+                Whereabouts::Closing(slot) if !std::mem::take(&mut self.has_waited) => {
                     self.closing = Some(slot);
                     return Flow::Wait;
                 }
                 // A peer looks for it itself.
-                Whereabouts::Elsewhere(_) if matches!(self.connection, Some(Lane::Peer(..))) => {
-                    self.replies.elsewhere.push(self.taken as u32);
+                Whereabouts::Closing(_) | Whereabouts::Elsewhere(_)
+                    if matches!(self.connection, Some(Lane::Peer(..))) =>
+                {
+                    self.replies.elsewhere.push(Elsewhere {
+                        index: self.taken as u32,
+                        slot: worker.slot_elsewhere(spec, request),
+                    });
                     self.queue.note_end(out.len());
                     self.taken += 1;
                     continue;
+                }
+                Whereabouts::Closing(_) => {
+                    let env = worker.env(self.posted.batch.asked_us(), db, proto);
+                    self.work = Some((Work::Elsewhere(worker.node.workers()), env));
+                    return Flow::Yield;
                 }
                 Whereabouts::Elsewhere(place) => {
                     self.work = Some((Work::Elsewhere(place), env));

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, RwLock, mpsc, oneshot};
 use tollgate_commands::{
-    About, CommandError, CommandTable, Delivery, DirectCheck, Functions, FunctionsLimits, KeyspaceAnswer, KeyspaceOp,
-    LatencyMonitor, PolicyLabel, PubSub, Scripts, ScriptsLimits, SlowLog,
+    About, CommandError, CommandTable, Delivery, DirectCheck, Face, Functions, FunctionsLimits, KeyspaceAnswer,
+    KeyspaceOp, LatencyMonitor, PolicyLabel, PubSub, Scripts, ScriptsLimits, SlowLog,
 };
 use tollgate_limiter::RuleSet;
 use tollgate_protocol::ScanLimits;
@@ -42,12 +42,16 @@ pub struct Node {
     pub clients: Clients,
     /// The commands by name.
     pub commands: CommandTable,
+    /// Those of the redirecting face.
+    pub redirecting_commands: CommandTable,
     /// Bounds of requests.
     pub scan_limits: ScanLimits,
     /// What does not change while it runs.
     pub about: About,
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Where it listens for clients of Redis Cluster, if it does.
+    pub redirect_listen: Option<SocketAddr>,
     /// The rules.
     pub rules: Arc<RuleSet>,
     /// The policies, by the numbers of the shards' hosts.
@@ -122,6 +126,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Where it listens for clients of Redis Cluster, if it does.
+    pub redirect_listen: Option<SocketAddr>,
     /// The rules.
     pub rules: Arc<RuleSet>,
     /// The policies.
@@ -166,9 +172,11 @@ impl Node {
             metrics: parts.metrics,
             clients: Clients::default(),
             commands: CommandTable::default(),
+            redirecting_commands: CommandTable::of(Face::Redirect),
             scan_limits,
             about: parts.about,
             listen: parts.listen,
+            redirect_listen: parts.redirect_listen,
             rules: parts.rules,
             policies: parts.policies,
             scripts,
@@ -191,6 +199,14 @@ impl Node {
             drain_begins: Notify::new(),
             draining: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
+        }
+    }
+
+    /// The commands of a face.
+    pub fn commands_of(&self, face: Face) -> &CommandTable {
+        match face {
+            Face::Default => &self.commands,
+            Face::Redirect => &self.redirecting_commands,
         }
     }
 
@@ -236,7 +252,7 @@ impl Node {
     }
 
     /// Whether a slot is at another node, or nowhere.
-    pub fn is_elsewhere(&self, slot: u16) -> bool {
+    pub fn lacks_slot(&self, slot: u16) -> bool {
         matches!(self.place(slot), Place::Of(place) if place >= self.workers())
     }
 

@@ -1,6 +1,6 @@
 //! Replies in the order of requests, although some come from other shards.
 
-use crate::remote::Replies;
+use crate::remote::{Elsewhere, Replies};
 
 /// Where the reply to one command is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,8 +89,9 @@ impl Order {
                 }
                 Origin::Batch { batch, index } => match &batches[batch as usize] {
                     Ok(answered) => {
-                        if answered.elsewhere.binary_search(&index).is_ok() {
-                            replies.elsewhere.push(at as u32);
+                        if let Some(slot) = answered.elsewhere(index) {
+                            let index = at as u32;
+                            replies.elsewhere.push(Elsewhere { index, slot });
                         }
                         let reply = answered.get(index as usize);
                         replies

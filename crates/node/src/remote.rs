@@ -14,9 +14,18 @@ pub struct Replies {
     /// Where each ends.
     pub ends: Vec<u32>,
     /// The commands, by ascending index, that were not run since their slots are elsewhere; of a batch that a peer sent.
-    pub elsewhere: Vec<u32>,
+    pub elsewhere: Vec<Elsewhere>,
     /// How to get the rest, if these are not all; only of a batch of a connection of this node ([`Lane::Client`]).
     pub more: Option<Box<More>>,
+}
+
+/// A command that was not run since its slot is elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// Its index in the batch.
+    pub index: u32,
+    /// The slot.
+    pub slot: u16,
 }
 
 /// The rest of the replies to a batch, which goes on when it is asked for.
@@ -37,6 +46,12 @@ impl Replies {
             more: Some(Box::new(More { go_on, replies })),
             ..Self::default()
         }
+    }
+
+    /// The slot of the command of that index, if it was not run.
+    pub fn elsewhere(&self, index: u32) -> Option<u16> {
+        let at = self.elsewhere.binary_search_by_key(&index, |command| command.index);
+        at.ok().map(|at| self.elsewhere[at].slot)
     }
 
     /// The reply to the command of that index.

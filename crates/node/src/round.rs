@@ -151,6 +151,7 @@ impl Worker {
                 Poll::Ready(())
             })
             .await;
+            self.notice_pause(self.node.clock.now_us());
             self.decide_round();
             if !self.joined.is_empty() {
                 tokio::task::yield_now().await;

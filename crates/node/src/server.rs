@@ -2,7 +2,7 @@
 
 use crate::admin::Readiness;
 use crate::clock::NodeClock;
-use crate::config::{Config, Origin, WhenFull};
+use crate::config::{Config, ListenAddress, Origin, WhenFull};
 use crate::gossip::GossipError;
 use crate::metrics::Metrics;
 use crate::node::{Node, Outboxes, Parts, slots_of};
@@ -91,8 +91,13 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let policy_limits = policy_limits(&config);
     // Compiled once here, so that a bad file is one clear error before anything starts.
     let policies = labels(&compile(&config, &sources, policy_limits)?);
-    let listener = listen(&config)?;
-    let listen = listener.local_addr()?;
+    let listener = listen("listen.default", &config.listen.default, &config)?;
+    let listen_at = listener.local_addr()?;
+    let redirecting = config.listen.redirect.as_ref();
+    let redirecting = redirecting
+        .map(|address| listen("listen.redirect", address, &config))
+        .transpose()?;
+    let redirect_listen = redirecting.as_ref().map(TcpListener::local_addr).transpose()?;
     let peers = crate::gossip_thread::bind(&config)?;
     let workers = config.worker_count();
     let least_bytes = (workers * MEMORY_MIN_BYTES) as u64;
@@ -107,12 +112,12 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let clock = NodeClock::start();
     let names = policies.iter().map(|policy| policy.name.clone()).collect();
     let metrics = Arc::new(Metrics::new(config.node_name(), workers, names));
-    let about = about(&config, &clock, listen, workers);
+    let about = about(&config, &clock, listen_at, workers);
     let rules = Arc::new(config.rules.clone());
     let (cluster, peer_listener) = match peers {
         None => (None, None),
         Some(peers) => {
-            let (cluster, listener) = peers.start(&config, listen, &metrics)?;
+            let (cluster, listener) = peers.start(&config, listen_at, redirect_listen, &metrics)?;
             (Some(cluster), Some(listener))
         }
     };
@@ -123,7 +128,8 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
             clock,
             cluster,
             metrics,
-            listen,
+            listen: listen_at,
+            redirect_listen,
             rules: Arc::clone(&rules),
             policies,
             about,
@@ -133,6 +139,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let admin = crate::admin_thread::bind(&node.config)?;
     let listeners = Listeners {
         clients: listener,
+        redirecting,
         peers: peer_listener,
     };
     let threads = start_workers(&node, inboxes, listeners, &sources, policy_limits, &rules)?;
@@ -164,7 +171,11 @@ fn policy_sources(config: &Config) -> Result<Arc<[PolicySource]>, PolicyError> {
 }
 
 /// Compiles the policies. A file that fails is named with its directory.
-fn compile(config: &Config, sources: &[PolicySource], limits: PolicyLimits) -> Result<PolicyHost, PolicyError> {
+pub(crate) fn compile(
+    config: &Config,
+    sources: &[PolicySource],
+    limits: PolicyLimits,
+) -> Result<PolicyHost, PolicyError> {
     PolicyHost::new(sources, limits).map_err(|error| match (error, &config.node.lua_dir) {
         (PolicyError::Invalid { file, message }, Some(dir)) => PolicyError::Invalid {
             file: dir.join(file).display().to_string(),
@@ -174,7 +185,7 @@ fn compile(config: &Config, sources: &[PolicySource], limits: PolicyLimits) -> R
     })
 }
 
-fn policy_limits(config: &Config) -> PolicyLimits {
+pub(crate) fn policy_limits(config: &Config) -> PolicyLimits {
     PolicyLimits {
         budget_us: config.policy.budget_us,
         memory_bytes: config.policy.memory_bytes,
@@ -184,7 +195,7 @@ fn policy_limits(config: &Config) -> PolicyLimits {
 }
 
 /// The policies by the numbers that the shards' counters go by.
-fn labels(host: &PolicyHost) -> Vec<PolicyLabel> {
+pub(crate) fn labels(host: &PolicyHost) -> Vec<PolicyLabel> {
     let mut policies: Vec<_> = host.policies().collect();
     policies.sort_by_key(|policy| policy.index());
     let infos = policies.into_iter().map(|policy| host.info(policy));
@@ -196,16 +207,12 @@ fn labels(host: &PolicyHost) -> Vec<PolicyLabel> {
         .collect()
 }
 
-fn listen(config: &Config) -> Result<TcpListener, ServeError> {
-    let address = config.listen.default.socket();
-    crate::listen::bind(address, config.listen.backlog).map_err(|source| ServeError::Listen {
-        key: "listen.default",
-        address,
-        source,
-    })
+fn listen(key: &'static str, address: &ListenAddress, config: &Config) -> Result<TcpListener, ServeError> {
+    let address = address.socket();
+    crate::listen::bind(address, config.listen.backlog).map_err(|source| ServeError::Listen { key, address, source })
 }
 
-fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
+pub(crate) fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
     /// Orders besides one for each connection: kills and the drain.
     const OTHER_ORDERS: usize = 64;
     let mut outboxes = Outboxes {
@@ -230,7 +237,7 @@ fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
     (outboxes, inboxes)
 }
 
-fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize) -> About {
+pub(crate) fn about(config: &Config, clock: &NodeClock, listen: SocketAddr, workers: usize) -> About {
     About {
         name: config.node_name(),
         version: env!("CARGO_PKG_VERSION"),
@@ -287,23 +294,7 @@ fn start_workers(
     let mut listeners = Some(listeners);
     let mut threads = Vec::new();
     for (index, inbox) in inboxes.into_iter().enumerate() {
-        let config = ShardConfig {
-            slots: slots_of(index, workers),
-            seed,
-            now_us: node.clock.started_us(),
-            policies: Arc::clone(sources),
-            policy_limits,
-            rules: Arc::clone(rules),
-            max_memory_bytes: (node.config.storage.max_memory_bytes as usize).div_ceil(workers),
-            when_full: when_full(&node.config),
-            idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
-            string_bytes_max: node.config.limits.string_bytes,
-            pattern_bytes_max: node.config.limits.pattern_bytes,
-            random_picks_max: node.config.limits.random_picks,
-            awaited_keys_max: node.config.limits.awaited_keys,
-            undo_bytes_max: node.config.limits.undo_bytes,
-            hash_seed,
-        };
+        let config = shard_config(node, index, sources, policy_limits, rules, (seed, hash_seed));
         let (node, listeners, ready) = (Arc::clone(node), listeners.take(), ready.clone());
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));
         threads.push(thread.spawn(move || worker::run(node, index, config, inbox, listeners, ready))?);
@@ -314,6 +305,35 @@ fn start_workers(
         started.map_err(|error| located(&node.config, error))?;
     }
     Ok(threads)
+}
+
+/// The configuration of a worker's shard. `seeds`: of its hashes, and of those of values.
+pub(crate) fn shard_config(
+    node: &Node,
+    index: usize,
+    sources: &Arc<[PolicySource]>,
+    policy_limits: PolicyLimits,
+    rules: &Arc<RuleSet>,
+    (seed, hash_seed): (u64, HashSeed),
+) -> ShardConfig {
+    let (workers, limits) = (node.workers(), &node.config.limits);
+    ShardConfig {
+        slots: slots_of(index, workers),
+        seed,
+        now_us: node.clock.started_us(),
+        policies: Arc::clone(sources),
+        policy_limits,
+        rules: Arc::clone(rules),
+        max_memory_bytes: (node.config.storage.max_memory_bytes as usize).div_ceil(workers),
+        when_full: when_full(&node.config),
+        idle_us: node.config.storage.idle_ms.saturating_mul(1_000),
+        string_bytes_max: limits.string_bytes,
+        pattern_bytes_max: limits.pattern_bytes,
+        random_picks_max: limits.random_picks,
+        awaited_keys_max: limits.awaited_keys,
+        undo_bytes_max: limits.undo_bytes,
+        hash_seed,
+    }
 }
 
 /// Why a worker did not start, with the place in the file if that is a rule.
@@ -332,11 +352,12 @@ fn located(config: &Config, error: StartError) -> ServeError {
 fn announce(node: &Node, admin: SocketAddr, peer: Option<SocketAddr>) -> Result<(), ServeError> {
     let name = &node.about.name;
     let peer = peer.map(|peer| peer.to_string());
+    let redirect_listen = node.redirect_listen.map(|listen| listen.to_string());
     if let Some(path) = &node.config.node.ready_file {
         let ready = serde_json::json!({
             "name": name,
             "listen": node.listen.to_string(),
-            "redirect_listen": null,
+            "redirect_listen": redirect_listen,
             "admin": admin.to_string(),
             "peer": peer,
             "pid": node.about.pid,
@@ -346,7 +367,7 @@ fn announce(node: &Node, admin: SocketAddr, peer: Option<SocketAddr>) -> Result<
             source,
         })?;
     }
-    tracing::info!(event = "ready", name, listen = %node.listen, admin = %admin, peer, workers = node.workers());
+    tracing::info!(event = "ready", name, listen = %node.listen, redirect_listen, admin = %admin, peer, workers = node.workers());
     Ok(())
 }
 

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    CheckQueue, CommandError, ConnectionCall, Env, Flow, KeyNeed, KeyspaceCommand, LibraryChange, Needs, NodeView,
-    Published, Run, ScriptCommand, ScriptStep, Session, Shard, ShownSource, Spec, Step, Transaction, UndoLog, Wait,
-    WatchMark, Watching, WorkerCommand, is_shown, write_shown,
+    CheckQueue, CommandError, ConnectionCall, Env, Face, Flow, KeyNeed, KeyspaceCommand, LibraryChange, Needs,
+    NodeView, Published, Run, ScriptCommand, ScriptStep, Session, Shard, ShownSource, Spec, Step, Transaction, UndoLog,
+    Wait, WatchMark, Watching, WorkerCommand, is_shown, write_shown,
 };
 use tollgate_protocol::{Proto, ReplyWriter, Request};
 use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space, slot_of};
@@ -354,7 +354,7 @@ impl Exec<'_> {
                     }
                 }
                 Run::Script(command) => {
-                    let (published, change) = self.script(command, &env, request, out).await?;
+                    let (published, change) = self.script((command, spec.face), &env, request, out).await?;
                     session.published.get_or_insert_default().extend(published);
                     session.library_changes.get_or_insert_default().extend(change);
                 }
@@ -436,7 +436,7 @@ impl Exec<'_> {
 
     async fn script(
         &mut self,
-        command: ScriptCommand,
+        (command, face): (ScriptCommand, Face),
         env: &Env,
         request: Request<'_>,
         out: &mut Vec<u8>,
@@ -444,7 +444,7 @@ impl Exec<'_> {
         let before_bytes = self.log_bytes();
         let made = self.worker.prepare_script(env, command, request, self.keys.run());
         let mut run = match made {
-            Ok(run) => run.keep_log(before_bytes),
+            Ok(run) => run.keep_log(before_bytes).on(face),
             Err(error) => {
                 error.write(out, env.proto);
                 return Ok((Vec::new(), None));

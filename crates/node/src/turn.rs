@@ -16,7 +16,9 @@ use crate::work::{Ran, Work};
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tollgate_commands::{COMMANDS_AHEAD, CommandError, ConnectionCall, Env, ReplyMode, Run, Session, Spec};
+use tollgate_commands::{
+    COMMANDS_AHEAD, CommandError, CommandTable, ConnectionCall, Env, Face, LastCommand, ReplyMode, Run, Session, Spec,
+};
 use tollgate_protocol::{ReplyWriter, Request, look_ahead};
 use tollgate_store::slot_of;
 
@@ -26,11 +28,6 @@ const LOOK_AHEAD_BYTES_MIN: usize = 100;
 pub const LARGE_OUT_BYTES: usize = 1 << 20;
 /// How long a turn may run commands that are not batched before others get their chance.
 pub const SLICE: Duration = Duration::from_micros(300);
-
-/// How long a check waits for a slot that is on its way to another node.
-const CHECK_PATIENCE: Duration = Duration::from_millis(20);
-/// How long any other command does.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Whether a request is a line of HTTP.
 fn is_http(request: Request<'_>) -> bool {
@@ -45,6 +42,8 @@ fn is_http(request: Request<'_>) -> bool {
 pub struct Turn<'a> {
     worker: &'a Rc<Worker>,
     buffers: &'a mut TurnBuffers,
+    /// The commands of the connection's face.
+    commands: &'a CommandTable,
     /// The connection's number, which keeps its batches in order.
     connection: u64,
     now_us: u64,
@@ -74,13 +73,19 @@ impl<'a> Turn<'a> {
         worker: &'a Rc<Worker>,
         buffers: &'a mut TurnBuffers,
         (connection, link): (u64, &'a Rc<Link>),
+        face: Face,
         started: Instant,
     ) -> Self {
         buffers.queue.start(false);
         buffers.unbroken = true;
+        if buffers.face != face {
+            buffers.face = face;
+            buffers.last_command = LastCommand::default();
+        }
         Self {
             worker,
             buffers,
+            commands: worker.node.commands_of(face),
             connection,
             now_us: worker.node.clock.at(started),
             single: worker.node.is_alone(),
@@ -127,6 +132,7 @@ impl<'a> Turn<'a> {
     pub fn refresh_clock(&mut self) {
         self.read_clock();
         self.now_us = self.worker.node.clock.at(self.read_at);
+        self.worker.notice_pause(self.now_us);
     }
 
     /// The replies of finished segments.
@@ -158,6 +164,12 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// What a request asks for, if that is well formed.
+    pub(crate) fn resolve(&mut self, request: Request<'_>) -> Option<&'static Spec> {
+        let resolved = self.commands.resolve(request, &mut self.buffers.last_command);
+        resolved.ok().map(|(spec, _)| spec)
+    }
+
     /// Runs a request, or queues it, or sends it on its way.
     pub async fn run(&mut self, session: &mut Session, request: Request<'_>) {
         match session.replies {
@@ -172,11 +184,7 @@ impl<'a> Turn<'a> {
     /// As [`Turn::run`], for one whose reply is wanted.
     pub(crate) async fn execute(&mut self, session: &mut Session, request: Request<'_>) {
         let mut env = self.env(session);
-        let resolved = self
-            .worker
-            .node
-            .commands
-            .resolve(request, &mut self.buffers.last_command);
+        let resolved = self.commands.resolve(request, &mut self.buffers.last_command);
         let found = resolved.and_then(|found| session.may_run(found.0).map(|()| found));
         if self.may_join {
             if let Ok((spec, key)) = found
@@ -387,20 +395,24 @@ impl<'a> Turn<'a> {
         if let Place::Of(place) = self.worker.node.place(slot) {
             return place;
         }
-        let patience = match spec.run {
-            Run::Check(_) => CHECK_PATIENCE,
-            _ => PATIENCE,
-        };
-        // What this turn has queued is decided first: the slot waits for that.
-        self.buffers.unbroken = false;
-        self.flush(env).await;
-        // What has come of it is looked at below.
-        let _ = tokio::time::timeout(patience, self.worker.until_open(slot)).await;
-        self.refresh_clock();
+        let owner = self.worker.node.owner(slot);
+        if owner != self.worker.index {
+            // That worker waits for it.
+            return owner;
+        }
+        self.wait_for_slot(env, spec, slot).await;
         match self.worker.node.place(slot) {
             Place::Of(place) => place,
             Place::Closing => self.worker.node.workers(),
         }
+    }
+
+    pub(crate) async fn wait_for_slot(&mut self, env: &Env, spec: &Spec, slot: u16) {
+        // What this turn has queued is decided first: the slot waits for that.
+        self.buffers.unbroken = false;
+        self.flush(env).await;
+        self.worker.until_open_for(slot, spec, env.now_us).await;
+        self.refresh_clock();
     }
 
     /// Waits until it is known where every key of a request is.
@@ -409,7 +421,10 @@ impl<'a> Turn<'a> {
             return;
         }
         for position in spec.key_positions(request) {
-            self.place_of(env, spec, slot_of(request.arg(position))).await;
+            let slot = slot_of(request.arg(position));
+            if self.worker.node.place(slot) == Place::Closing {
+                self.wait_for_slot(env, spec, slot).await;
+            }
         }
     }
 
@@ -503,6 +518,7 @@ impl<'a> Turn<'a> {
             tokio::task::yield_now().await;
             self.slice_started = Instant::now();
             self.read_at = self.slice_started;
+            self.worker.notice_pause(self.worker.node.clock.at(self.read_at));
         }
         now
     }

@@ -1,5 +1,6 @@
 //! The node as its commands see it.
 
+use crate::cluster::Route;
 use crate::metrics::{cpu_times_us, resident_bytes};
 use crate::node::Node;
 use crate::pause::Attention;
@@ -8,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use tollgate_commands::{
     About, ClientInfo, CommandError, Delivery, Functions, KeyspaceLimits, LatencyMonitor, NodeView, PolicyLabel,
-    PubSub, Scripts, SlowLog, Totals,
+    PubSub, Scripts, SlowLog, Topology, Totals,
 };
 use tollgate_limiter::RuleSet;
 
@@ -135,7 +136,7 @@ impl NodeView for Node {
     }
 
     fn has_slot(&self, slot: u16) -> bool {
-        !self.is_elsewhere(slot)
+        !self.lacks_slot(slot)
     }
 
     fn keyspace_limits(&self) -> KeyspaceLimits {
@@ -143,6 +144,15 @@ impl NodeView for Node {
             keys_max: self.config.limits.keys_reply,
             pattern_bytes_max: self.config.limits.pattern_bytes,
         }
+    }
+
+    fn topology(&self) -> Topology {
+        crate::face::topology(self)
+    }
+
+    fn is_elsewhere(&self, slot: u16) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(|cluster| matches!(cluster.routes.get(slot), Route::Peer(_)))
     }
 
     fn clients(&self) -> Vec<ClientInfo> {

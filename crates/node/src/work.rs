@@ -12,8 +12,8 @@ use crate::worker::Worker;
 use std::rc::Rc;
 use std::time::Duration;
 use tollgate_commands::{
-    CheckQueue, CommandError, Env, Flow, KeyNeed, KeyspaceAnswer, KeyspaceOp, Name, Names, Needs, Rest, Run, RunId,
-    ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
+    CheckQueue, CommandError, Env, Face, Flow, KeyNeed, KeyspaceAnswer, KeyspaceOp, Name, Names, Needs, Rest, Run,
+    RunId, ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
 };
 use tollgate_protocol::Request;
 use tollgate_store::{Space, slot_of};
@@ -112,7 +112,7 @@ impl Worker {
         match spec.run {
             Run::Script(_) | Run::Keys(_) if !queue.is_empty() => return Ran::FlushFirst,
             Run::Script(command) => {
-                let ran = match self.new_script(env, command, request) {
+                let ran = match self.new_script(env, command, spec.face, request) {
                     // Most are done at once, and need no memory of their own.
                     Ok(mut script) => match script.slice(self, request, out) {
                         true => Ran::Done,
@@ -201,8 +201,11 @@ impl Worker {
                     }
                 }
                 Work::Closing(slot) => {
-                    self.until_open(slot).await;
-                    work = Work::of(self.whereabouts(spec, request));
+                    work = match self.until_open_for(slot, spec, env.now_us).await {
+                        true => Work::of(self.whereabouts(spec, request)),
+                        // Nobody decides for it, as far as is known.
+                        false => Work::Elsewhere(self.node.workers()),
+                    };
                 }
                 Work::Elsewhere(place) => {
                     self.forward_alone(place, &env, spec, request, out).await;
@@ -290,11 +293,12 @@ impl Worker {
         self: &Rc<Self>,
         env: &Env,
         command: ScriptCommand,
+        face: Face,
         request: Request<'_>,
     ) -> Result<ScriptWork, CommandError> {
         let run = self.next_run();
         Ok(ScriptWork {
-            run: self.prepare_script(env, command, request, run)?,
+            run: self.prepare_script(env, command, request, run)?.on(face),
             keys: Keys::new(self, run),
             wanted: Vec::new(),
             needs: None,
@@ -409,7 +413,7 @@ impl Worker {
             let space = Space::Db(env.db);
             script.wanted.extend(keys.map(|key| KeyNeed { space, key }));
         }
-        let is_abroad = matches!(&needs, Needs::Key(need) if self.node.is_elsewhere(slot_of(&need.key)));
+        let is_abroad = matches!(&needs, Needs::Key(need) if self.node.lacks_slot(slot_of(&need.key)));
         if is_abroad {
             // With one key of another node all become guests, those of this shard, too.
             let space = Space::Db(env.db);

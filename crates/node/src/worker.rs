@@ -1,6 +1,6 @@
 //! A worker: one thread with its connections, its shard, its mailbox and the runtime that turns them.
 
-use crate::cluster::{FromPeers, Links};
+use crate::cluster::{FromPeers, Links, Operation};
 use crate::config::Config;
 use crate::connection::{self, TurnBuffers};
 use crate::joined::Joined;
@@ -21,18 +21,20 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet};
-use tollgate_commands::{Delivery, Env, ScriptHost, ScriptLimits, Session, Shard, ShardConfig, ShardError};
+use tollgate_commands::{Delivery, Env, Face, ScriptHost, ScriptLimits, Session, Shard, ShardConfig, ShardError};
 use tollgate_protocol::Proto;
 
 /// Orders to a worker, besides jobs for its shard.
 #[derive(Debug)]
 pub enum Control {
-    /// Serve this connection.
-    Serve(std::net::TcpStream),
+    /// Serve this connection, which came to a listener that looks like that.
+    Serve(std::net::TcpStream, Face),
     /// End this connection.
     Kill(u64),
     /// Serve this connection of a peer.
     ServePeer(Accepted),
+    /// Do what an operator asks.
+    Operate(Operation),
     /// Finish what has been read, answer it, then end.
     Drain,
 }
@@ -77,6 +79,42 @@ pub struct Worker {
 const POOLED_BUFFERS: usize = 16;
 
 impl Worker {
+    /// One without connections, with an empty shard.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(crate) fn new(node: Arc<Node>, index: usize, config: ShardConfig) -> Result<Self, StartError> {
+        let guests = node.cluster.as_ref().map(|_| ShardConfig {
+            slots: 0..0,
+            // What is lent comes back, whatever there is room for.
+            max_memory_bytes: 0,
+            ..config.clone()
+        });
+        let guests = guests.map(Shard::new).transpose()?;
+        let mut shard = Shard::new(config)?;
+        let limits = &node.config.limits;
+        shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
+        let scripts = ScriptHost::new(script_limits(&node.config))?;
+        let links = node.cluster.as_ref().zip(guests).map(|(cluster, guests)| {
+            let slots = crate::node::slots_of(index, node.workers());
+            Links::new(cluster, index, slots, limits, guests)
+        });
+        Ok(Self {
+            index,
+            wall_offset_us: Cell::new(0),
+            round: Round::default(),
+            joined: Joined::default(),
+            scripts: RefCell::new(scripts),
+            waits: Waits::default(),
+            runs: Cell::new(0),
+            links,
+            node,
+            shard: RefCell::new(shard),
+            buffers: RefCell::default(),
+            tracked: RefCell::default(),
+        })
+    }
+
     /// The counters that this worker alone writes.
     pub fn counters(&self) -> &WorkerCounters {
         self.node.metrics.worker(self.index)
@@ -110,12 +148,13 @@ impl Worker {
     }
 
     /// Starts serving a connection.
-    fn serve(self: &Rc<Self>, stream: std::net::TcpStream) -> std::io::Result<()> {
+    fn serve(self: &Rc<Self>, stream: std::net::TcpStream, face: Face) -> std::io::Result<()> {
         let stream = TcpStream::from_std(stream)?;
         set_options(socket2::SockRef::from(&stream))?;
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         let id = self.node.clients.next_id();
-        let session = Session::new(id, self.index, peer, local, self.node.clock.now_us(), &*self.node);
+        let mut session = Session::new(id, self.index, peer, local, self.node.clock.now_us(), &*self.node);
+        session.face = face;
         let client = self.node.clients.add(self.index, &session);
         self.counters().connection_accepted();
         // Made here and not in the task: a task that is ended before it began would not drop what it was to make.
@@ -261,8 +300,8 @@ impl Worker {
     ) {
         while let Some(order) = control.recv().await {
             match order {
-                Control::Serve(stream) => {
-                    if let Err(error) = self.serve(stream) {
+                Control::Serve(stream, face) => {
+                    if let Err(error) = self.serve(stream, face) {
                         self.node.unplace_connection(self.index);
                         tracing::debug!(event = "connection_lost", %error);
                     }
@@ -279,6 +318,7 @@ impl Worker {
                         Self::end(tracked, true);
                     }
                 }
+                Control::Operate(operation) => self.operate(operation),
                 Control::Drain => {
                     self.tracked
                         .borrow()
@@ -358,6 +398,8 @@ pub struct Inbox {
 pub struct Listeners {
     /// Of clients.
     pub clients: std::net::TcpListener,
+    /// Of clients of Redis Cluster.
+    pub redirecting: Option<std::net::TcpListener>,
     /// Of peers.
     pub peers: Option<std::net::TcpListener>,
 }
@@ -371,21 +413,11 @@ pub fn run(
     listeners: Option<Listeners>,
     ready: std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
-    let guests = node.cluster.as_ref().map(|_| ShardConfig {
-        slots: 0..0,
-        // What is lent comes back, whatever there is room for.
-        max_memory_bytes: 0,
-        ..config.clone()
-    });
-    let guests = guests.map(Shard::new).transpose().map_err(StartError::from);
-    let started = Shard::new(config).map_err(StartError::from).and_then(|mut shard| {
-        let limits = &node.config.limits;
-        shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
-        let scripts = ScriptHost::new(script_limits(&node.config))?;
+    let started = Worker::new(node, index, config).and_then(|worker| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok((shard, guests?, scripts, runtime))
+        Ok((Rc::new(worker), runtime))
     });
-    let (shard, guests, scripts, runtime) = match started {
+    let (worker, runtime) = match started {
         Ok(started) => started,
         Err(error) => {
             // The main thread waits for one message a worker.
@@ -393,30 +425,23 @@ pub fn run(
             return;
         }
     };
-    let worker =
-        Rc::new(Worker {
-            index,
-            wall_offset_us: Cell::new(0),
-            round: Round::default(),
-            joined: Joined::default(),
-            scripts: RefCell::new(scripts),
-            waits: Waits::default(),
-            runs: Cell::new(0),
-            links: node.cluster.as_ref().zip(guests).map(|(cluster, guests)| {
-                Links::new(cluster, index, crate::node::slots_of(index, node.workers()), guests)
-            }),
-            node,
-            shard: RefCell::new(shard),
-            buffers: RefCell::default(),
-            tracked: RefCell::default(),
-        });
     LocalSet::new().block_on(&runtime, async move {
         tokio::task::spawn_local(crate::mailbox::run(Rc::clone(&worker), inbox.mailbox));
         tokio::task::spawn_local(Rc::clone(&worker).tidy());
         tokio::task::spawn_local(Rc::clone(&worker).run_rounds());
         tokio::task::spawn_local(Rc::clone(&worker).run_key_jobs(inbox.key_jobs));
-        if let Some(Listeners { clients, peers }) = listeners {
-            tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), clients));
+        if let Some(Listeners {
+            clients,
+            redirecting,
+            peers,
+        }) = listeners
+        {
+            let faces = [(Some(clients), Face::Default), (redirecting, Face::Redirect)];
+            for (listener, face) in faces {
+                if let Some(listener) = listener {
+                    tokio::task::spawn_local(crate::accept::run(Arc::clone(&worker.node), listener, face));
+                }
+            }
             if let (Some(peers), Some(cluster)) = (peers, &worker.node.cluster) {
                 let node = Arc::clone(&worker.node);
                 tokio::task::spawn_local(crate::peers::accept(

@@ -24,6 +24,64 @@ pub enum Command {
     ///
     /// Exit status: 0 allowed, 1 denied, 2 error.
     Check(CheckArguments),
+    /// Say how a cluster is, or have a node give its slots away
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+}
+
+/// What there is to do with a cluster.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Show the members, their slots, and what is on its way
+    ///
+    /// Exit status: 0 settled (all members answer and have the same view, nobody is joining, every slot is where it belongs), 1 not settled,
+    /// 2 error.
+    Status(StatusArguments),
+    /// Have a node give its slots to the others; it goes on running and answering
+    ///
+    /// Any node may be asked. Exit status: 0 it has begun (with --wait: it holds nothing and owes nothing), 1 not so in time, 2 error.
+    Drain(DrainArguments),
+}
+
+/// Flags of `tollgate cluster status`.
+#[derive(Debug, Args)]
+pub struct StatusArguments {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Wait until the cluster is settled, so long at most
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u64>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub admin: AdminArguments,
+}
+
+/// Flags of `tollgate cluster drain`.
+#[derive(Debug, Args)]
+pub struct DrainArguments {
+    /// The name of the node
+    pub name: String,
+    /// Let it take its share of the slots again
+    #[arg(long)]
+    pub undo: bool,
+    /// Wait until that is done, so long at most
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u64>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub admin: AdminArguments,
+}
+
+/// How to reach a node's admin listener.
+#[derive(Debug, Args)]
+pub struct AdminArguments {
+    /// Admin address of any node of the cluster
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8379")]
+    pub admin: String,
+    /// File with the node's password
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
 }
 
 /// Flags of `tollgate serve`. Values are checked by the configuration, which all sources share.
@@ -38,6 +96,9 @@ pub struct ServeArguments {
     /// Address for clients that speak the Redis protocol [default: 127.0.0.1:6379]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
+    /// Address for clients of Redis Cluster, which are sent to the node that has a key [default: none]
+    #[arg(long, value_name = "ADDR")]
+    pub redirect_listen: Option<String>,
     /// Address of the admin HTTP listener [default: 127.0.0.1:8379]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,
@@ -133,6 +194,8 @@ mod tests {
         let parse = |line: &str| Cli::try_parse_from(line.split(' '));
         assert!(parse("tollgate check k --limit 100 --per 1m --cost 2 --burst 5 --policy leaky_bucket").is_ok());
         assert!(parse("tollgate check k --rule free --peek").is_ok());
+        assert!(parse("tollgate cluster status --json --wait 10 --admin h:1").is_ok());
+        assert!(parse("tollgate cluster drain b --undo --password-file f").is_ok());
         for bad in [
             "tollgate",
             "tollgate rules",
@@ -143,6 +206,9 @@ mod tests {
             "tollgate check k --limit 1.5 --per 1m",
             "tollgate check k --limit 100 --per 1m --rule free",
             "tollgate serve --peers 127.0.0.1:7379",
+            "tollgate cluster",
+            "tollgate cluster drain",
+            "tollgate cluster status --wait soon",
         ] {
             assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad}");
         }

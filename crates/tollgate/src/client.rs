@@ -19,8 +19,13 @@ const HTTP: &[u8] = b"HTTP/";
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// The address is none.
-    #[error("--addr must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not {0:?}")]
-    Address(String),
+    #[error("{flag} must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not {addr:?}")]
+    Address {
+        /// The flag that has it.
+        flag: &'static str,
+        /// What it is.
+        addr: String,
+    },
     /// No connection, or it broke.
     #[error("{addr}: {source}")]
     Io {
@@ -64,6 +69,31 @@ fn is_host_and_port(addr: &str) -> bool {
     })
 }
 
+/// Connects to the address that `flag` has, trying every one that the name has. To connect, read and write may take `timeout` each.
+pub fn connect(flag: &'static str, addr: &str, timeout: Duration) -> Result<TcpStream, ClientError> {
+    if !is_host_and_port(addr) {
+        let addr = addr.to_owned();
+        return Err(ClientError::Address { flag, addr });
+    }
+    let io = |source| ClientError::Io {
+        addr: addr.to_owned(),
+        source,
+    };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for socket in addr.to_socket_addrs().map_err(io)? {
+        match TcpStream::connect_timeout(&socket, timeout) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(timeout)).map_err(io)?;
+                stream.set_write_timeout(Some(timeout)).map_err(io)?;
+                stream.set_nodelay(true).map_err(io)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(io(last))
+}
+
 /// A connection to a node.
 pub struct Client {
     addr: String,
@@ -71,31 +101,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, trying every address that the name has.
+    /// Connects.
     pub fn connect(addr: &str) -> Result<Self, ClientError> {
-        if !is_host_and_port(addr) {
-            return Err(ClientError::Address(addr.to_owned()));
-        }
-        let io = |source| ClientError::Io {
+        Ok(Self {
             addr: addr.to_owned(),
-            source,
-        };
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for socket in addr.to_socket_addrs().map_err(io)? {
-            match TcpStream::connect_timeout(&socket, TIMEOUT) {
-                Ok(stream) => {
-                    stream.set_read_timeout(Some(TIMEOUT)).map_err(io)?;
-                    stream.set_write_timeout(Some(TIMEOUT)).map_err(io)?;
-                    stream.set_nodelay(true).map_err(io)?;
-                    return Ok(Self {
-                        addr: addr.to_owned(),
-                        stream,
-                    });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(io(last))
+            stream: connect("--addr", addr, TIMEOUT)?,
+        })
     }
 
     /// Sends one command and reads its reply; an error reply is an error.

@@ -3,6 +3,8 @@
 mod check;
 mod cli;
 mod client;
+mod cluster;
+mod http;
 mod serve;
 
 use clap::Parser;
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Cluster(command) => cluster::run(&command),
     }
 }
 

@@ -60,6 +60,7 @@ fn sources(arguments: &ServeArguments, environment: Vec<(String, String)>) -> So
     let flags = [
         ("--name", "node.name", &arguments.name),
         ("--listen", "listen.default", &arguments.listen),
+        ("--redirect-listen", "listen.redirect", &arguments.redirect_listen),
         ("--admin", "admin.address", &arguments.admin),
         ("--peer", "cluster.peer", &arguments.peer),
         ("--advertise", "cluster.advertise", &arguments.advertise),
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_key() {
         let config = load(
-            "tollgate serve --name n --listen 127.0.0.1:1 --admin 127.0.0.1:2 --workers 3 --lua / --ready-file /ready \
+            "tollgate serve --name n --listen 127.0.0.1:1 --redirect-listen 127.0.0.1:9 --admin 127.0.0.1:2 --workers 3 --lua / --ready-file /ready \
              --insecure --peer 127.0.0.1:3 --advertise n.example --join a:1 --join [::1]:2 --set limits.connections=4 --set log.format=json",
         )
         .unwrap();
@@ -116,6 +117,7 @@ mod tests {
         for (path, expected) in [
             ("node.name", "\"n\""),
             ("listen.default", "\"127.0.0.1:1\""),
+            ("listen.redirect", "\"127.0.0.1:9\""),
             ("admin.address", "\"127.0.0.1:2\""),
             ("node.workers", "3"),
             ("node.lua_dir", "\"/\""),

@@ -52,7 +52,11 @@ pub fn start(module: Option<&Path>) -> Result<Server> {
     let mut server = Server::start("redis-server", command, Scratch::new()?, |_| {
         let mut client = crate::command::Client::connect(address).ok()?;
         client.call(&["PING"]).ok()?;
-        Some(Serving { address, admin: None })
+        Some(Serving {
+            address,
+            admin: None,
+            peer: None,
+        })
     })?;
     let Value::Text(info) = server.client()?.call(&["INFO", "server"])? else {
         return Err(Error::Setup("redis-server has no INFO".to_owned()));

@@ -2,7 +2,7 @@
 
 use super::{cargo, workspace};
 use crate::server::{Scratch, Server, Serving};
-use crate::{Error, Result};
+use crate::{Error, Result, SERVER_CORE};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -34,8 +34,13 @@ pub fn build(options: &Options) -> Result<()> {
     }
 }
 
-/// Starts `tollgate serve` with one worker.
+/// Starts `tollgate serve` with one worker, which has no peers unless the options say so.
 pub fn start(options: &Options) -> Result<Server> {
+    start_on(SERVER_CORE, options)
+}
+
+/// As [`start`], on that core.
+pub fn start_on(core: usize, options: &Options) -> Result<Server> {
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => release_binary()?,
@@ -48,13 +53,14 @@ pub fn start(options: &Options) -> Result<Server> {
         .args(["--workers", "1", "--ready-file"])
         .arg(&ready_file)
         .args(&options.arguments);
-    let mut server = Server::start("tollgate", command, scratch, |scratch| {
+    let mut server = Server::start_on(core, "tollgate", command, scratch, |scratch| {
         let text = fs::read_to_string(scratch.path("ready.json")).ok()?;
         let ready: Value = serde_json::from_str(&text).ok()?;
         let address = |name: &str| ready.get(name)?.as_str()?.parse().ok();
         Some(Serving {
             address: address("listen")?,
             admin: address("admin"),
+            peer: address("peer"),
         })
     })?;
     server.name = version(&binary);

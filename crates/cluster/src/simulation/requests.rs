@@ -30,7 +30,7 @@ impl World {
         }
         match class {
             Class::Check => self.oracle.counts.checks += 1,
-            Class::Other => self.oracle.counts.others += 1,
+            Class::Prompt | Class::Other => self.oracle.counts.others += 1,
         }
         self.requests += 1;
         let request = self.requests;

@@ -88,7 +88,7 @@ impl Machine {
         self.stop_streams(slot, step);
         let moving = self.end_move(slot);
         step.store.set_held(slot, false);
-        self.news.remove(&slot);
+        self.news.remove(slot);
         // Its state contains what this node has admitted, or lacks all of it.
         if planned {
             self.debts.journal.forget_inside(slot);
@@ -285,7 +285,7 @@ impl Machine {
         }
         let news = std::mem::take(&mut self.news);
         for (&to, link) in &self.peers.links {
-            let runs = self.runs(news.range(link.slots.clone()).copied());
+            let runs = self.runs(news.iter().filter(|slot| link.slots.contains(slot)));
             if !runs.is_empty() {
                 self.send(to, Message::Holdings { runs, all: false }, step);
             }

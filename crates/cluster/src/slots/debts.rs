@@ -7,6 +7,7 @@
 use super::defect::Defect;
 use super::message::{Message, Taken};
 use super::peers::{ME, PeerIx};
+use super::slot_set::SlotSet;
 use super::store::Debit;
 use super::{Machine, Step};
 use crate::journal::{Admission, Journal};
@@ -34,6 +35,10 @@ pub(super) struct Debts {
     looked_us: u64,
     /// A peer is missing: until this time holders keep journals. 0: none is.
     missing_until_us: u64,
+    /// Slots with a follower that has not acknowledged changes for so long that a journal is kept.
+    overdue: SlotSet,
+    /// How often it has changed which journals are kept.
+    version: u64,
 }
 
 #[derive(Debug)]
@@ -52,6 +57,8 @@ impl Debts {
             last_number: 0,
             looked_us: 0,
             missing_until_us: 0,
+            overdue: SlotSet::default(),
+            version: 0,
         }
     }
 }
@@ -64,6 +71,11 @@ impl Machine {
             || self
                 .find(slot)
                 .is_some_and(|state| state.held().is_some_and(|held| held.overdue))
+    }
+
+    /// A number that rises whenever [`Machine::journals`] may have another answer for a slot.
+    pub fn journals_version(&self) -> u64 {
+        self.version.wrapping_add(self.debts.version)
     }
 
     /// Tokens of a bucket were admitted at this node, now or lately: what it admitted as the holder may be told after it has lost the slot.
@@ -157,9 +169,11 @@ impl Machine {
             None => peer.member && silent(ix),
         });
         if out_of_sight {
+            self.debts.version += u64::from(self.debts.missing_until_us == 0);
             self.debts.missing_until_us = now_us + self.settings.journal_linger_us;
         } else if self.debts.missing_until_us != 0 && now_us > self.debts.missing_until_us {
             self.debts.missing_until_us = 0;
+            self.debts.version += 1;
             let held = self
                 .debts
                 .journal
@@ -174,8 +188,20 @@ impl Machine {
     fn look_for_overdue(&mut self, now_us: u64) {
         let overdue_us = self.settings.overdue_us;
         let missing = self.debts.missing_until_us > 0;
-        for slot in self.range() {
+        // All others are in step.
+        let mut looked_at = std::mem::take(&mut self.due);
+        looked_at.copy_from(&self.busy);
+        for more in [
+            &self.flowing,
+            &self.streams.waiting,
+            &self.streams.unlinked,
+            &self.debts.overdue,
+        ] {
+            looked_at.extend(more);
+        }
+        for slot in looked_at.iter() {
             let Some(held) = self.slot_mut(slot).held_mut() else {
+                self.debts.overdue.remove(slot);
                 continue;
             };
             let late = |since_us: u64| now_us > since_us + overdue_us;
@@ -184,10 +210,13 @@ impl Machine {
                 .iter()
                 .any(|follower| follower.lags_since_us().is_some_and(late));
             let was = std::mem::replace(&mut held.overdue, overdue);
+            self.debts.version += u64::from(was != overdue);
+            self.debts.overdue.set(slot, overdue);
             if was && !overdue && !missing {
                 self.debts.journal.forget_inside(slot);
             }
         }
+        self.due = looked_at;
     }
 
     fn debts_are_due(&self, slot: u16, now_us: u64) -> bool {

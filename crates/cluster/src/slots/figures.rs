@@ -24,6 +24,21 @@ pub struct Figures {
     pub copies_waiting: usize,
     /// The age of the oldest change that a follower in step has not acknowledged, in microseconds.
     pub lag_us: u64,
+    /// The highest epoch of any slot.
+    pub epoch_max: u64,
+}
+
+/// What the journals of a machine have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JournalSums {
+    /// Buckets, those under way included.
+    pub buckets: usize,
+    /// Tokens of all of them.
+    pub tokens: u64,
+    /// Buckets that were sent and are not acknowledged.
+    pub unacknowledged: usize,
+    /// Tokens that were forgotten because a journal was full.
+    pub dropped: u64,
 }
 
 impl Machine {
@@ -36,6 +51,7 @@ impl Machine {
         for slot in self.range() {
             let state = self.slot(slot);
             figures.unknown += usize::from(state.belief.holder.is_none());
+            figures.epoch_max = figures.epoch_max.max(state.belief.epoch.0);
             match &state.role {
                 Role::Away => {}
                 Role::Replica(replica) => {
@@ -56,6 +72,20 @@ impl Machine {
             }
         }
         figures
+    }
+
+    /// What the journals have for others, and what was sent of it.
+    pub fn journal_sums(&self) -> JournalSums {
+        let under_way = self.debts.under_way.values().flat_map(|batch| &batch.debits);
+        let (sent, sent_tokens) = under_way.fold((0, 0_u64), |(count, tokens), debit| {
+            (count + 1, tokens.saturating_add(debit.tokens))
+        });
+        JournalSums {
+            buckets: self.debts.journal.len() + sent,
+            tokens: self.debts.journal.tokens().saturating_add(sent_tokens),
+            unacknowledged: sent,
+            dropped: self.debts.journal.dropped(),
+        }
     }
 }
 

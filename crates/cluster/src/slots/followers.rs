@@ -91,8 +91,10 @@ impl Machine {
             self.streams.end(follower, step.now_us);
         }
         held.followers.clear();
-        self.streams.waiting.remove(&slot);
-        self.busy.remove(&slot);
+        self.streams.waiting.remove(slot);
+        self.streams.unlinked.remove(slot);
+        self.busy.remove(slot);
+        self.flowing.remove(slot);
         step.store.forget(slot, None);
     }
 

@@ -2,6 +2,7 @@
 
 use super::store::Debit;
 use crate::member::{Epoch, Incarnation};
+use crate::wire::codec;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,7 @@ pub struct Batch {
     /// What the bytes are.
     pub part: Part,
     /// Entries, in the store's encoding.
+    #[serde(with = "codec::bytes")]
     pub entries: Bytes,
     /// Debits that are in the state with this batch, if that has changed.
     pub taken: Vec<Taken>,

@@ -22,6 +22,7 @@ mod moves;
 mod pause;
 mod peers;
 mod settings;
+mod slot_set;
 mod state;
 mod store;
 mod stream;
@@ -33,7 +34,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) use defect::Defect;
 pub use effect::{Decider, Effect, Event, Step};
-pub use figures::Figures;
+pub use figures::{Figures, JournalSums};
 pub use message::{Batch, Claim, Handover, Message, Part, Run, Taken};
 pub use settings::Settings;
 pub use store::{Changes, Cursor, Debit, Forgotten, Malformed, Mark, SlotStore};
@@ -43,8 +44,8 @@ use crate::member::{Epoch, Incarnation};
 #[cfg(not(test))]
 use defect::Defect;
 use peers::{Life, Link, ME, PeerIx, Peers};
+use slot_set::SlotSet;
 use state::{Held, Role, Slot};
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The slot machine of one worker.
@@ -55,18 +56,26 @@ pub struct Machine {
     slots: Vec<Slot>,
     peers: Peers,
     view: takeover::Tables,
-    /// Slots with something outstanding that time alone moves on.
-    busy: BTreeSet<u16>,
+    /// Slots that are copied, that move, or that should.
+    busy: SlotSet,
+    /// Other slots with changes that are not sent, or not acknowledged.
+    flowing: SlotSet,
     /// Slots whose holder this node has become since it last told its peers.
-    news: BTreeSet<u16>,
+    news: SlotSet,
+    /// How often slots have changed hands, for this node.
+    version: u64,
     streams: stream::Streams,
     contact: contact::Contact,
     pause: pause::Pause,
     debts: debts::Debts,
     /// How many slots are frozen or offered.
     moving: usize,
+    /// Whether something waited since that was last asked: for other copies, for other moves.
+    waited: (bool, bool),
     /// A list that is emptied after use.
     changed: Vec<u16>,
+    /// A set that is filled for each use.
+    due: SlotSet,
     /// What the simulator has planted.
     #[cfg(test)]
     pub(crate) defect: Option<defect::Defect>,
@@ -80,14 +89,18 @@ impl Machine {
             slots: slots.map(|_| Slot::new()).collect(),
             peers: Peers::new(me),
             view: takeover::Tables::default(),
-            busy: BTreeSet::new(),
-            news: BTreeSet::new(),
+            busy: SlotSet::default(),
+            flowing: SlotSet::default(),
+            news: SlotSet::default(),
+            version: 0,
             streams: stream::Streams::default(),
             contact: contact::Contact::default(),
             pause: pause::Pause::default(),
             debts: debts::Debts::new(settings.journal_buckets_max),
             moving: 0,
+            waited: (false, false),
             changed: Vec::new(),
+            due: SlotSet::default(),
             #[cfg(test)]
             defect: None,
             settings,
@@ -178,14 +191,17 @@ impl Machine {
     /// Time has passed. To be called every few milliseconds.
     pub fn tick(&mut self, step: &mut Step<'_>) {
         self.notice_pause(step);
-        self.look_for_changes(step);
-        let mut busy = std::mem::take(&mut self.changed);
-        busy.extend(&self.busy);
-        for slot in busy.drain(..) {
+        let changes_are_due = self.look_for_changes(step);
+        let mut due = std::mem::take(&mut self.due);
+        due.copy_from(&self.busy);
+        if changes_are_due {
+            due.extend(&self.flowing);
+        }
+        for slot in due.iter() {
             self.pump(slot, step);
             self.move_on(slot, step);
         }
-        self.changed = busy;
+        self.due = due;
         self.start_copies(step);
         self.take_orphans(step);
         self.look_at_replicas(step);
@@ -236,6 +252,16 @@ impl Machine {
     /// How many slots this node holds, those that it has offered and not seen taken included.
     pub fn held(&self) -> usize {
         self.slots.iter().filter(|slot| slot.held().is_some()).count()
+    }
+
+    /// A number that rises whenever a slot of this machine has another holder, or is held with another epoch.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether slots have waited to be copied because as many are as may be, and whether slots have waited to move, since this was last asked.
+    pub fn waited(&mut self) -> (bool, bool) {
+        std::mem::take(&mut self.waited)
     }
 
     /// Whether a node that leaves has given everything away: it holds no slot, and owes nobody anything.
@@ -302,7 +328,8 @@ impl Machine {
         self.choose_followers(slot, step);
     }
 
-    fn publish(&self, slot: u16, step: &mut Step<'_>) {
+    fn publish(&mut self, slot: u16, step: &mut Step<'_>) {
+        self.version += 1;
         let belief = self.slot(slot).belief;
         let holder = belief.holder.map(|peer| self.peers.name(peer));
         step.effects.push(Effect::Publish {

@@ -48,7 +48,11 @@ impl Machine {
         });
         // While views differ, two nodes may each think that the other is the target, or one that the other takes it.
         let new = held.tried_us != 0 && step.now_us < held.tried_us + self.settings.stay_us;
-        if !ready || new || self.moving >= self.settings.moves_max || !self.pause.certain() || self.is_gone(to) {
+        if !ready || new || !self.pause.certain() || self.is_gone(to) {
+            return;
+        }
+        if self.moving >= self.settings.moves_max {
+            self.waited.1 = true;
             return;
         }
         self.moving += 1;

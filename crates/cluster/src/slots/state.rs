@@ -93,8 +93,6 @@ pub(super) struct Follower {
     pub in_step: bool,
     /// Since when there have been changes that were not sent.
     pub dirty_since_us: Option<u64>,
-    /// When changes were sent last.
-    pub sent_us: u64,
     /// The state of `Held::taken_changes` that it was told of.
     pub taken_told: u64,
     /// Since when it has not been in step.
@@ -197,10 +195,14 @@ impl Follower {
             copied: None,
             in_step: false,
             dirty_since_us: None,
-            sent_us: 0,
             taken_told: 0,
             broken_since_us: now_us,
         }
+    }
+
+    /// Whether there is something that was not sent, or that it has not acknowledged.
+    pub fn is_outstanding(&self) -> bool {
+        !self.unacked.is_empty() || self.dirty_since_us.is_some()
     }
 
     /// Since when the oldest change that it has not acknowledged has been there.

@@ -1,6 +1,7 @@
 //! What the slot machine asks of the store that has the entries. The shard implements it in the node, a small exact model in the
 //! simulator. Entries pass as bytes that only the store reads.
 
+use crate::wire::codec;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -37,8 +38,10 @@ pub struct Malformed;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Debit {
     /// Which bucket of the slot, in the store's encoding: database or rule, and key.
+    #[serde(with = "codec::bytes")]
     pub bucket: Bytes,
     /// Limit, window, burst and policy, in the store's encoding: enough to make the bucket if it is not there.
+    #[serde(with = "codec::bytes")]
     pub parameters: Bytes,
     /// How many tokens.
     pub tokens: u64,

@@ -6,23 +6,33 @@
 use super::defect::Defect;
 use super::message::{Batch, Message, Part};
 use super::peers::PeerIx;
+use super::slot_set::SlotSet;
 use super::state::{Follower, MoveStage, Role, Sent, Stage};
 use super::store::Cursor;
 use super::{Machine, Step};
 use bytes::Bytes;
-use std::collections::BTreeSet;
 
 /// How many batches of one stream may be unacknowledged.
 const WINDOW: usize = 4;
+/// The bytes of entries after which a tick begins no more copies: others want the node's time, too.
+const TICK_BYTES: usize = 512 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     last: u64,
+    /// When it was last looked for changes.
+    looked_us: u64,
     in_flight_bytes: usize,
+    /// Bytes of copies that were sent since the last tick.
+    tick_bytes: usize,
     /// How many followers are in the middle of a copy.
     copies: usize,
     /// Slots with a follower that waits for its copy.
-    pub waiting: BTreeSet<u16>,
+    pub waiting: SlotSet,
+    /// Slots with a follower to which there is no link.
+    pub unlinked: SlotSet,
+    /// Where entries are written first, so that each batch is one piece of memory of its size.
+    scratch: Vec<u8>,
 }
 
 impl Streams {
@@ -42,8 +52,12 @@ impl Streams {
 }
 
 impl Machine {
-    /// Notes what has changed, and leaves the slots in `changed`.
-    pub(super) fn look_for_changes(&mut self, step: &mut Step<'_>) {
+    /// Notes what has changed, if changes are due to be sent, and answers whether they are.
+    pub(super) fn look_for_changes(&mut self, step: &mut Step<'_>) -> bool {
+        if step.now_us < self.streams.looked_us + self.settings.stream_interval_us {
+            return false;
+        }
+        self.streams.looked_us = step.now_us;
         let mut changed = std::mem::take(&mut self.changed);
         changed.clear();
         step.store.changed(&mut changed);
@@ -59,19 +73,22 @@ impl Machine {
                     follower.dirty_since_us.get_or_insert(step.now_us);
                 }
             }
-            self.busy.insert(slot);
+            self.flowing.insert(slot);
         }
         changed.clear();
         self.changed = changed;
+        true
     }
 
     /// Begins copies for which there is room.
     pub(super) fn start_copies(&mut self, step: &mut Step<'_>) {
-        let mut next = self.streams.waiting.first().copied();
-        while let Some(slot) = next.filter(|_| self.has_room()) {
+        self.streams.tick_bytes = 0;
+        let mut next = self.streams.waiting.next(0);
+        while let Some(slot) = next.filter(|_| self.has_room() && self.streams.tick_bytes < TICK_BYTES) {
             self.pump(slot, step);
-            next = self.streams.waiting.range(slot + 1..).next().copied();
+            next = self.streams.waiting.next(slot + 1);
         }
+        self.waited.0 |= next.is_some();
     }
 
     fn has_room(&self) -> bool {
@@ -82,11 +99,13 @@ impl Machine {
     /// Sends followers of a slot what is due.
     pub(super) fn pump(&mut self, slot: u16, step: &mut Step<'_>) {
         let Some(held) = self.find(slot).and_then(|state| state.held()) else {
-            self.busy.remove(&slot);
-            self.streams.waiting.remove(&slot);
+            self.busy.remove(slot);
+            self.flowing.remove(slot);
+            self.streams.waiting.remove(slot);
+            self.streams.unlinked.remove(slot);
             return;
         };
-        let mut waits = false;
+        let (mut waits, mut unlinked) = (false, false);
         // Who has been offered the slot has been sent everything.
         let offered = self.slot(slot).offered().map(|(to, _)| to);
         for i in 0..held.followers.len() {
@@ -96,6 +115,7 @@ impl Machine {
             self.restart_if_late(slot, i, step);
             if self.follower(slot, i).stage == Stage::Waiting {
                 let linked = self.peers.link_of(self.follower(slot, i).peer, slot).is_some();
+                unlinked |= !linked;
                 if linked && !self.begin(slot, i, step) {
                     waits = true;
                     continue;
@@ -107,20 +127,13 @@ impl Machine {
             }
         }
         let Some(held) = self.slot(slot).held() else { return };
-        let outstanding = held.followers.iter().any(|follower| {
-            !follower.unacked.is_empty()
-                || follower.dirty_since_us.is_some()
-                || matches!(follower.stage, Stage::Copying(_))
-        });
-        if !outstanding && held.moving.is_none() && !self.should_move(slot) {
-            self.busy.remove(&slot);
-        } else {
-            self.busy.insert(slot);
-        }
-        match waits {
-            true => self.streams.waiting.insert(slot),
-            false => self.streams.waiting.remove(&slot),
-        };
+        let flowing = held.followers.iter().any(Follower::is_outstanding);
+        let copying = |follower: &Follower| follower.stage != Stage::Waiting && !follower.in_step;
+        let busy = held.moving.is_some() || held.followers.iter().any(copying) || self.should_move(slot);
+        self.busy.set(slot, busy);
+        self.flowing.set(slot, flowing && !busy);
+        self.streams.waiting.set(slot, waits);
+        self.streams.unlinked.set(slot, unlinked);
     }
 
     pub(super) fn follower(&self, slot: u16, i: usize) -> &Follower {
@@ -173,7 +186,7 @@ impl Machine {
                 (follower.stage, follower.mark) = (Stage::Flowing, mark);
                 follower.copied = Some(0);
                 follower.dirty_since_us = Some(step.now_us);
-                self.send_batch(slot, i, Part::Resume { epoch }, Vec::new(), step.now_us, step);
+                self.send_batch(slot, i, Part::Resume { epoch }, Bytes::new(), step.now_us, step);
             }
             _ => (follower.stage, follower.mark) = (Stage::Copying(Cursor::default()), tracked),
         }
@@ -191,10 +204,11 @@ impl Machine {
         if follower.unacked.len() >= WINDOW || (full && !follower.unacked.is_empty()) {
             return false;
         }
-        let mut entries = Vec::new();
-        let next = step
-            .store
-            .copy_some(slot, cursor, self.settings.batch_bytes, &mut entries);
+        let budget_bytes = self.settings.batch_bytes;
+        self.streams.scratch.clear();
+        let entries = &mut self.streams.scratch;
+        let next = step.store.copy_some(slot, cursor, budget_bytes, entries);
+        let entries = Bytes::copy_from_slice(entries);
         self.send_batch(slot, i, Part::Copy { last: next.is_none() }, entries, step.now_us, step);
         let now_us = step.now_us;
         let follower = self.follower_mut(slot, i);
@@ -203,44 +217,37 @@ impl Machine {
             None => {
                 follower.stage = Stage::Flowing;
                 follower.copied = Some(follower.next - 1);
-                follower.dirty_since_us.get_or_insert(now_us);
                 // What has changed during the copy goes at once.
-                follower.sent_us = 0;
+                follower.dirty_since_us.get_or_insert(now_us);
             }
         }
         true
     }
 
-    /// Sends changes, if they are due or `at_once`; true if there are none left.
+    /// Sends the changes that were looked for, as far as the follower keeps up, or `at_once`; true if there are none left.
     pub(super) fn flow(&mut self, slot: u16, i: usize, at_once: bool, step: &mut Step<'_>) -> bool {
-        let interval_us = self.settings.stream_interval_us;
         let follower = self.follower(slot, i);
         let Some(since_us) = follower.dirty_since_us else {
             return true;
         };
-        if !at_once && step.now_us < follower.sent_us + interval_us {
-            return false;
-        }
         loop {
             let follower = self.follower(slot, i);
             if !at_once && follower.unacked.len() >= WINDOW {
                 return false;
             }
-            let mut entries = Vec::new();
-            let changes = step
-                .store
-                .changes(slot, follower.mark, self.settings.batch_bytes, &mut entries);
-            let Ok(changes) = changes else {
+            let (mark, budget_bytes) = (follower.mark, self.settings.batch_bytes);
+            self.streams.scratch.clear();
+            let entries = &mut self.streams.scratch;
+            let Ok(changes) = step.store.changes(slot, mark, budget_bytes, entries) else {
                 self.restart(slot, i, step.now_us);
                 return false;
             };
             if !entries.is_empty() {
+                let entries = Bytes::copy_from_slice(entries);
                 self.send_batch(slot, i, Part::Changes, entries, since_us, step);
             }
-            let now_us = step.now_us;
             let follower = self.follower_mut(slot, i);
             follower.mark = changes.mark;
-            follower.sent_us = now_us;
             if !changes.more {
                 follower.dirty_since_us = None;
                 self.trim(slot, step);
@@ -249,12 +256,13 @@ impl Machine {
         }
     }
 
-    fn send_batch(&mut self, slot: u16, i: usize, part: Part, entries: Vec<u8>, since_us: u64, step: &mut Step<'_>) {
+    fn send_batch(&mut self, slot: u16, i: usize, part: Part, entries: Bytes, since_us: u64, step: &mut Step<'_>) {
         let state = &mut self.slots[usize::from(slot - self.first)];
         let Role::Held(held) = &mut state.role else { return };
         let follower = &mut held.followers[i];
         let bytes = if part == Part::Changes { 0 } else { entries.len() };
         self.streams.in_flight_bytes += bytes;
+        self.streams.tick_bytes += bytes;
         let told = std::mem::replace(&mut follower.taken_told, held.taken_changes) == held.taken_changes;
         let batch = Batch {
             slot,
@@ -263,7 +271,7 @@ impl Machine {
             number: follower.next,
             clock_us: step.store.clock(slot, step.now_us),
             part,
-            entries: Bytes::from(entries),
+            entries,
             taken: if told { Vec::new() } else { state.taken.clone() },
         };
         follower.unacked.push_back(Sent {
@@ -289,6 +297,12 @@ impl Machine {
         while let Some(sent) = follower.unacked.front().copied().filter(|sent| sent.number <= number) {
             self.streams.in_flight_bytes -= sent.bytes;
             follower.unacked.pop_front();
+        }
+        if follower.in_step && !self.busy.contains(slot) {
+            // Nearly always. What has changed meanwhile goes when changes are due.
+            let flowing = held.followers.iter().any(Follower::is_outstanding);
+            self.flowing.set(slot, flowing);
+            return;
         }
         if !follower.in_step && (early || follower.copied.is_some_and(|copied| copied <= number)) {
             follower.in_step = true;

@@ -48,7 +48,7 @@ kinds! {
     1 Forward "forward";
     /// What they came to: [`Replies`].
     2 Replies "replies";
-    /// A message between the slot machines of two workers, which alone know what is in it.
+    /// Messages between the slot machines of two workers: [`super::SlotMessages`].
     3 Slot "slot";
     /// Is anybody there: [`Probe`].
     4 Probe "probe";
@@ -70,6 +70,14 @@ kinds! {
     22 Noted "noted";
     /// Now one may: [`Called`](super::Called).
     23 Called "called";
+    /// How are you: [`AskStatus`](super::AskStatus).
+    40 AskStatus "ask_status";
+    /// So: [`NodeStatus`](super::NodeStatus).
+    41 Status "status";
+    /// Give your slots away, or come back: [`Drain`](super::Drain).
+    42 Drain "drain";
+    /// That has begun: [`DrainBegun`](super::DrainBegun).
+    43 DrainBegun "drain_begun";
 }
 
 /// A message that has a kind.

@@ -9,7 +9,7 @@ use crate::keyspace::{KeyspaceAnswer, KeyspaceCommand};
 use crate::monitor::{ShownSource, is_shown, write_shown};
 use crate::node_view::{ConnectionCall, NodeView};
 use crate::table::{Run, Spec};
-use crate::{CommandError, Env, KeyspaceRun, LastCommand, RunId, Session, Shard, Step, Wait};
+use crate::{CommandError, Env, Face, KeyspaceRun, LastCommand, RunId, Session, Shard, Step, Wait};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_eval::{Host, HostAnswer, LogLevel, Registration, ReplySink, Resp, Tape, thread_time};
@@ -28,6 +28,8 @@ pub(crate) struct Calls<'a> {
     id: RunId,
     pub(crate) read_only: bool,
     pub(crate) names: &'a [Names],
+    /// Where the script came from.
+    pub(crate) face: Face,
     /// The function that is called, if one is.
     pub(crate) function: Option<&'a str>,
     touched: &'a mut Touched,
@@ -126,6 +128,7 @@ impl<'a> Calls<'a> {
             id,
             read_only: false,
             names: &[],
+            face: Face::Default,
             function: None,
             touched,
             needs: None,
@@ -146,6 +149,11 @@ impl<'a> Calls<'a> {
             return Err(CommandError::KeyTooLong(MAX_KEY_BYTES));
         }
         if !self.shard.is_usable(space, key, self.id) {
+            if self.face.redirects() && self.node.is_elsewhere(slot_of(key)) {
+                return Err(CommandError::Refused(
+                    "Script attempted to access a non local key in a cluster node",
+                ));
+            }
             let is_nowhere = self.names.iter().any(|names| names.lacks(space, key))
                 && !self.shard.is_own(key)
                 && self.node.has_slot(slot_of(key));
@@ -202,7 +210,7 @@ impl<'a> Calls<'a> {
                 let stays_new = spec.name == "time" && self.session.is_none();
                 let kept = self.session.take().or_else(|| self.memory.session.take());
                 let mut session = kept.unwrap_or_else(|| Box::new(Session::of_script(env.db)));
-                (session.db, session.proto) = (env.db, env.proto);
+                (session.db, session.proto, session.face) = (env.db, env.proto, self.face);
                 let done = run(&mut ConnectionCall {
                     session: &mut session,
                     node: self.node,
@@ -371,7 +379,7 @@ impl Shard {
         if slots.len() == usize::from(tollgate_store::SLOTS) && self.store().holds_all() {
             return true;
         }
-        let slot = tollgate_store::slot_of(key);
+        let slot = slot_of(key);
         slots.contains(&slot) && self.store().role(slot) == Role::Held
     }
 

@@ -12,7 +12,7 @@ use super::touched::Touched;
 use super::wire::{Wire, write_error};
 use crate::functions::{Functions, LibraryChange};
 use crate::node_view::NodeView;
-use crate::{CommandError, Env, Published, RunId, Shard, UndoLog};
+use crate::{CommandError, Env, Face, Published, RunId, Shard, UndoLog};
 use program::Program;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +86,8 @@ pub struct ScriptRun {
     selected: u8,
     /// Of each database that it asked for.
     names: Vec<Names>,
+    /// Where it came from: on the redirecting face it has no keys of other nodes.
+    face: Face,
 }
 
 impl std::fmt::Debug for ScriptRun {
@@ -128,7 +130,14 @@ impl ScriptRun {
             hit: None,
             selected: env.db,
             names: Vec::new(),
+            face: Face::Default,
         })
+    }
+
+    /// Says which face it comes from.
+    pub fn on(mut self, face: Face) -> Self {
+        self.face = face;
+        self
     }
 
     /// Keeps the log of what it wrote when it is done, for who may have to take that back later. The logs of what came before take so many
@@ -241,6 +250,7 @@ impl ScriptRun {
         );
         calls.read_only = self.read_only;
         calls.names = &self.names;
+        calls.face = self.face;
         calls.function = self.program.function();
         calls.shown = node.is_monitored().then(|| std::mem::take(&mut self.shown));
         let outcome = run.resume(&mut calls, slice);

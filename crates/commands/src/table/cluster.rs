@@ -1,12 +1,11 @@
-//! What only a cluster has; this face is a stand-alone server and says so, as Redis does.
+//! What only a cluster has. The default face is a stand-alone server and says so, as Redis does.
 
 use super::{Run, Spec};
-use crate::server::cluster_disabled;
+use crate::cluster;
 
 const BASE: Spec = Spec {
     group: "cluster",
     since: "3.0.0",
-    run: Run::Connection(cluster_disabled),
     ..Spec::BASE
 };
 
@@ -22,6 +21,7 @@ const CLUSTER: &[Spec] = &[
         flags: &["loading", "stale"],
         since: "5.0.0",
         summary: "Lists the subcommands.",
+        run: Run::Connection(cluster::help),
         ..BASE
     },
     Spec {
@@ -30,6 +30,7 @@ const CLUSTER: &[Spec] = &[
         flags: &["stale"],
         tips: &["nondeterministic_output"],
         summary: "Describes the state of the cluster.",
+        run: Run::Connection(cluster::info),
         ..BASE
     },
     Spec {
@@ -39,6 +40,7 @@ const CLUSTER: &[Spec] = &[
         syntax: "key",
         complexity: "O(N) where N is the number of bytes in the key",
         summary: "Returns the slot of a key.",
+        run: Run::Connection(cluster::key_slot),
         ..BASE
     },
     Spec {
@@ -46,6 +48,16 @@ const CLUSTER: &[Spec] = &[
         arity: 2,
         flags: &["stale"],
         summary: "Returns the id of the node.",
+        run: Run::Connection(cluster::my_id),
+        ..BASE
+    },
+    Spec {
+        name: "cluster|myshardid",
+        arity: 2,
+        flags: &["stale"],
+        since: "7.2.0",
+        summary: "Returns the id of the node's shard.",
+        run: Run::Connection(cluster::my_shard_id),
         ..BASE
     },
     Spec {
@@ -55,6 +67,19 @@ const CLUSTER: &[Spec] = &[
         tips: &["nondeterministic_output"],
         complexity: "O(N) where N is the number of nodes",
         summary: "Returns the nodes and their slots as text.",
+        run: Run::Connection(cluster::nodes),
+        ..BASE
+    },
+    Spec {
+        name: "cluster|replicas",
+        arity: 3,
+        flags: &["admin", "stale"],
+        tips: &["nondeterministic_output"],
+        since: "5.0.0",
+        syntax: "node-id",
+        complexity: "O(N) where N is the number of nodes",
+        summary: "Returns the replicas of a node that clients can ask: none.",
+        run: Run::Connection(cluster::replicas),
         ..BASE
     },
     Spec {
@@ -65,6 +90,7 @@ const CLUSTER: &[Spec] = &[
         since: "7.0.0",
         complexity: "O(N) where N is the number of nodes",
         summary: "Returns the shards and their slots.",
+        run: Run::Connection(cluster::shards),
         ..BASE
     },
     Spec {
@@ -74,6 +100,7 @@ const CLUSTER: &[Spec] = &[
         tips: &["nondeterministic_output"],
         complexity: "O(N) where N is the number of nodes",
         summary: "Returns which node has which slots.",
+        run: Run::Connection(cluster::slots),
         ..BASE
     },
 ];
@@ -83,6 +110,7 @@ pub(super) const SPECS: &[Spec] = &[
         name: "asking",
         flags: &["fast"],
         summary: "Allows the next command on a slot that is being imported.",
+        run: Run::Connection(cluster::accept),
         ..CONNECTION
     },
     Spec {
@@ -98,12 +126,14 @@ pub(super) const SPECS: &[Spec] = &[
         name: "readonly",
         flags: &["loading", "stale", "fast"],
         summary: "Allows reads from a replica.",
+        run: Run::Connection(cluster::accept),
         ..CONNECTION
     },
     Spec {
         name: "readwrite",
         flags: &["loading", "stale", "fast"],
         summary: "Ends reads from a replica.",
+        run: Run::Connection(cluster::accept),
         ..CONNECTION
     },
 ];

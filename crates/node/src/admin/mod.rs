@@ -1,12 +1,13 @@
 //! The admin HTTP listener: health, readiness, metrics, and checks for those who speak no Redis protocol.
 //!
-//! It runs on a thread of its own, so that a scrape never takes time from a worker, and reaches the shards only through
-//! [`CheckBackend`]. `/healthz`, `/readyz` and `/metrics` are open to whoever reaches the address; `/v1/check` asks for the
+//! It runs on a thread of its own, so that a scrape never takes time from a worker, and reaches the node only through
+//! [`Backend`]. `/healthz`, `/readyz` and `/metrics` are open to whoever reaches the address; what is below `/v1` asks for the
 //! password if there is one.
 
 mod authorization;
 mod backend;
 mod body;
+mod cluster;
 mod readiness;
 mod routes;
 mod stream;
@@ -14,6 +15,7 @@ mod stream;
 mod tests;
 
 pub use backend::{Against, CheckAnswer, CheckBackend, CheckError, CheckFuture, CheckRequest};
+pub use cluster::{ClusterBackend, ClusterFuture, ClusterReport, DeadReport, DrainError, MemberReport, SlotsReport};
 pub use readiness::Readiness;
 
 use crate::config::Config;
@@ -43,6 +45,11 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\
     content-length: 62\r\n\r\n{\"error\":{\"field\":null,\"reason\":\"too many admin connections\"}}";
 
+/// What the listener needs of a node.
+pub trait Backend: CheckBackend + ClusterBackend {}
+
+impl<T: CheckBackend + ClusterBackend> Backend for T {}
+
 /// The running listener. Dropping it stops it.
 #[derive(Debug)]
 pub struct AdminServer {
@@ -60,7 +67,7 @@ impl AdminServer {
         config: &Config,
         metrics: Arc<Metrics>,
         readiness: Arc<Readiness>,
-        backend: Arc<dyn CheckBackend>,
+        backend: Arc<dyn Backend>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

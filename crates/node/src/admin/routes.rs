@@ -1,8 +1,10 @@
 //! The paths of the admin listener.
 
+use super::Backend;
 use super::authorization;
-use super::backend::{CheckBackend, CheckError};
+use super::backend::CheckError;
 use super::body;
+use super::cluster;
 use super::readiness::Readiness;
 use crate::config::{Config, Password};
 use crate::limits::{Bound, KEY_BYTES_MAX};
@@ -26,11 +28,12 @@ pub(super) struct Routes {
     pub metrics: Arc<Metrics>,
     /// Whether the node serves.
     pub readiness: Arc<Readiness>,
-    /// Who decides checks.
-    pub backend: Arc<dyn CheckBackend>,
+    /// Who decides checks, and knows of the cluster.
+    pub backend: Arc<dyn Backend>,
     password: Option<Password>,
     body_bytes_max: usize,
-    patience: Duration,
+    /// How long an answer may take.
+    pub patience: Duration,
 }
 
 impl Routes {
@@ -39,7 +42,7 @@ impl Routes {
         config: &Config,
         metrics: Arc<Metrics>,
         readiness: Arc<Readiness>,
-        backend: Arc<dyn CheckBackend>,
+        backend: Arc<dyn Backend>,
     ) -> Self {
         Self {
             metrics,
@@ -58,6 +61,8 @@ impl Routes {
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .route("/v1/check", post(check))
+            .route("/v1/cluster", get(cluster::status))
+            .route("/v1/cluster/drain", post(cluster::drain))
             .fallback(async || failure(StatusCode::NOT_FOUND, None, "there is nothing at this path"))
             .method_not_allowed_fallback(async || {
                 failure(
@@ -69,7 +74,7 @@ impl Routes {
             .with_state(Arc::new(self))
     }
 
-    fn hit(&self, bound: Bound) {
+    pub(super) fn hit(&self, bound: Bound) {
         self.metrics.shared.limit_hit(bound);
     }
 }
@@ -80,7 +85,8 @@ async fn healthz() -> &'static str {
 }
 
 async fn readyz(State(routes): State<Arc<Routes>>) -> Response {
-    match routes.readiness.reason() {
+    let leaving = || routes.backend.is_leaving().then_some("leaving");
+    match routes.readiness.reason().or_else(leaving) {
         None => "ok\n".into_response(),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }
@@ -96,22 +102,8 @@ async fn check(State(routes): State<Arc<Routes>>, request: Request) -> Response 
 
 /// Decides a check; the error is the response that says why there is no decision.
 async fn decide(routes: &Routes, request: Request) -> Result<Response, Response> {
-    if let Some(password) = &routes.password
-        && !authorization::carries(request.headers(), password)
-    {
-        let mut response = failure(StatusCode::UNAUTHORIZED, None, "the password is missing or wrong");
-        let realm = axum::http::HeaderValue::from_static("Basic realm=\"tollgate\", charset=\"UTF-8\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, realm);
-        return Err(response);
-    }
-    // Also what keeps web pages from checking through their visitor's browser: they cannot send JSON unasked.
-    if !is_json(request.headers()) {
-        return Err(failure(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            None,
-            "the content type must be application/json",
-        ));
-    }
+    authorize(routes, request.headers())?;
+    is_json(request.headers())?;
     let body = read_body(routes, request).await?;
     let request = body::parse(&body, KEY_BYTES_MAX)
         .map_err(|error| failure(StatusCode::BAD_REQUEST, error.field.as_deref(), &error.reason))?;
@@ -129,15 +121,38 @@ async fn decide(routes: &Routes, request: Request) -> Result<Response, Response>
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(Ok(value)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else {
-        return false;
+/// Whether a request carries the password, if there is one; the error is the response that says that it does not.
+#[expect(clippy::result_large_err, reason = "a response, as everywhere here")]
+pub(super) fn authorize(routes: &Routes, headers: &HeaderMap) -> Result<(), Response> {
+    let Some(password) = &routes.password else {
+        return Ok(());
     };
-    let essence = value.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case("application/json")
+    if authorization::carries(headers, password) {
+        return Ok(());
+    }
+    let mut response = failure(StatusCode::UNAUTHORIZED, None, "the password is missing or wrong");
+    let realm = axum::http::HeaderValue::from_static("Basic realm=\"tollgate\", charset=\"UTF-8\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, realm);
+    Err(response)
 }
 
-async fn read_body(routes: &Routes, request: Request) -> Result<axum::body::Bytes, Response> {
+/// Whether a request says that its body is JSON; the error is the response that asks for it. Also what keeps web pages from asking through
+/// their visitor's browser: they cannot send JSON unasked.
+#[expect(clippy::result_large_err, reason = "a response, as everywhere here")]
+pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Response> {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next()).unwrap_or_default();
+    match essence.trim().eq_ignore_ascii_case("application/json") {
+        true => Ok(()),
+        false => Err(failure(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            None,
+            "the content type must be application/json",
+        )),
+    }
+}
+
+pub(super) async fn read_body(routes: &Routes, request: Request) -> Result<axum::body::Bytes, Response> {
     let too_large = || {
         routes.hit(Bound::AdminBodyBytes);
         let reason = format!("the body is larger than {} bytes", routes.body_bytes_max);
@@ -177,7 +192,7 @@ fn check_failure(error: &CheckError) -> Response {
 }
 
 /// `{"error":{"field":…,"reason":…}}`; `field` is null when the failure is not of one field.
-fn failure(status: StatusCode, field: Option<&str>, reason: &str) -> Response {
+pub(super) fn failure(status: StatusCode, field: Option<&str>, reason: &str) -> Response {
     let body = json!({"error": {"field": field, "reason": reason}});
     (status, axum::Json(body)).into_response()
 }

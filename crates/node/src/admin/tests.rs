@@ -2,12 +2,14 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Answers by the key; remembers what it was asked.
 #[derive(Default)]
 struct Fake {
     asked: Mutex<Vec<CheckRequest>>,
+    leaving: AtomicBool,
 }
 
 impl CheckBackend for Fake {
@@ -39,6 +41,12 @@ impl CheckBackend for Fake {
     }
 }
 
+impl ClusterBackend for Fake {
+    fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+}
+
 struct Fixture {
     addr: SocketAddr,
     metrics: Arc<Metrics>,
@@ -61,7 +69,7 @@ impl Fixture {
             &config,
             Arc::clone(&metrics),
             Arc::clone(&readiness),
-            Arc::clone(&backend) as Arc<dyn CheckBackend>,
+            Arc::clone(&backend) as Arc<dyn Backend>,
         );
         Self {
             addr,
@@ -157,6 +165,11 @@ fn says_how_the_node_is() {
     let reply = fixture.get("/readyz");
     assert_eq!((reply.status, reply.body.as_str()), (503, "starting\n"));
     fixture.readiness.ready();
+    assert_eq!(fixture.get("/readyz").status, 200);
+    fixture.backend.leaving.store(true, Ordering::Relaxed);
+    let reply = fixture.get("/readyz");
+    assert_eq!((reply.status, reply.body.as_str()), (503, "leaving\n"));
+    fixture.backend.leaving.store(false, Ordering::Relaxed);
     assert_eq!(fixture.get("/readyz").status, 200);
     fixture.readiness.draining();
     fixture.readiness.ready();

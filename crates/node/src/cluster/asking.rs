@@ -85,12 +85,7 @@ impl Worker {
         let patience = Duration::from_millis(self.node.config.limits.keys_wait_ms as u64);
         let answer = match link.request(message) {
             Ok(pending) => tokio::time::timeout(patience, pending).await,
-            Err(error) => {
-                if let Some(bound) = super::links::bound_of(error) {
-                    self.counters().limit_hit(bound);
-                }
-                return Answered::No;
-            }
+            Err(_) => return Answered::No,
         };
         let answer = match answer {
             Ok(Ok(answer)) if answer.kind == Kind::Noted => answer,

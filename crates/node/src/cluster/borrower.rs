@@ -175,12 +175,8 @@ impl Worker {
             waits,
             keys: keys.collect(),
         };
-        let pending = link.request(&message).map_err(|error| {
-            if let Some(bound) = super::links::bound_of(error) {
-                self.counters().limit_hit(bound);
-            }
-            Obstacle::Moved(needs.first().map_or(0, |need| slot_of(&need.key)))
-        })?;
+        let slot = needs.first().map_or(0, |need| slot_of(&need.key));
+        let pending = link.request(&message).map_err(|_| Obstacle::Moved(slot))?;
         Ok(Asked {
             at,
             needs: needs.to_vec(),
@@ -352,12 +348,7 @@ impl Worker {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => PeerError::TimedOut.to_string(),
             },
-            Err(error) => {
-                if let PeerError::Full(bound) = error {
-                    self.counters().limit_hit(bound);
-                }
-                error.to_string()
-            }
+            Err(error) => error.to_string(),
         };
         self.counters().loans_torn.add(1);
         tracing::warn!(event = "loan_torn", why);

@@ -1,12 +1,13 @@
 //! Commands on their way to peers.
 
 use super::instead::Standing;
+use super::open::{NOBODY, Open, UNKNOWN, class_of, first_slot, whole, whole_or_part};
 use super::places::Whereabouts;
 use super::serve::{Forwarded, Malformed, Stretch, fit};
 use crate::limits::Bound;
 use crate::node::Place;
 use crate::order::Lost;
-use crate::peers::{Answer, PeerError, Pending, ReplyHandle};
+use crate::peers::{PeerError, Pending, ReplyHandle};
 use crate::remote::{Batch, Lane, Replies};
 use crate::worker::Worker;
 use std::borrow::Cow;
@@ -14,21 +15,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tollgate_cluster::Epoch;
 use tollgate_cluster::circuit::{Class, Question, Route};
 use tollgate_cluster::slots::Decider;
-use tollgate_cluster::wire::{self, Forward, Kind, NotAnswered, Run, Why, read_message};
-use tollgate_commands::{Env, Run as CommandRun, Spec};
+use tollgate_cluster::wire::{self, Forward, Holder, NotAnswered, Run, Why, read_message};
+use tollgate_commands::{Env, Spec};
 use tollgate_protocol::{Proto, Request, write_request};
-use tollgate_store::slot_of;
 
 /// How long to wait for a slot to have a holder before it is looked at again.
 const AGAIN: Duration = Duration::from_millis(5);
-
-/// The reply to a command that nobody decided. It had no effect.
-const NOBODY: &[u8] = b"-CLUSTERDOWN no node that answers has the key's slot\r\n";
-/// The reply to a command that was sent to a node which did not answer any more.
-const UNKNOWN: &[u8] =
-    b"-CLUSTERDOWN the node that has the key's slot has not answered; the command may have been done\r\n";
+/// How long to wait when a node that is asked as the holder says that it is not, and nobody knows better.
+const AGREE: Duration = Duration::from_millis(1);
+/// So many times. Then it takes longer.
+const AGREE_HOPS: u32 = 32;
 
 /// Commands that were sent to a peer.
 struct Sent {
@@ -50,18 +49,6 @@ enum Target {
     Instead(usize, Standing),
     /// Nobody: the time is over.
     Nobody,
-}
-
-/// Commands that have no reply yet.
-struct Open {
-    batch: Batch,
-    lane: u64,
-    /// By index: the reply, once there is one.
-    replies: Vec<Option<Box<[u8]>>>,
-    /// When they came, by the node's clock.
-    asked_us: u64,
-    /// Peers that were asked for them and did not answer in time.
-    missed: Vec<Arc<str>>,
 }
 
 impl Worker {
@@ -104,6 +91,8 @@ impl Worker {
         // A lane of its own: whoever sends it waits for it.
         let lane = self.next_run().0;
         let sent = self.send_to_peer(place, &batch, lane);
+        self.counters().forwarded_batches.add(1);
+        self.counters().forwarded_commands.add(1);
         let replies = self.finish_forward(sent, batch, lane).await;
         out.extend_from_slice(replies.get(0).unwrap_or(Lost::ShardGone.reply()));
     }
@@ -160,34 +149,23 @@ impl Worker {
                 _ => runs.push(Run { commands: 1, db, resp }),
             }
         }
-        let counters = self.counters();
-        counters.forwarded_batches.add(1);
-        counters.forwarded_commands.add(batch.len() as u64);
-        let sent = link.request(&Forward {
+        link.request(&Forward {
             lane,
             commands: &commands,
             runs: Cow::Owned(runs),
             stand_in_for,
-        });
-        if let Err(error) = &sent
-            && let Some(bound) = super::links::bound_of(*error)
-        {
-            counters.limit_hit(bound);
-        }
-        sent
+        })
     }
 
     /// Waits for the replies to commands that were sent, and sees to what was not done.
     async fn finish_forward(self: &Rc<Self>, sent: Sent, batch: Batch, lane: u64) -> Replies {
-        let mut open = Open {
-            replies: vec![None; batch.len()],
-            batch,
-            lane,
-            asked_us: self.node.clock.now_us(),
-            missed: Vec::new(),
+        let asked_us = match batch.asked_us() {
+            0 => self.node.clock.now_us(),
+            asked_us => asked_us,
         };
+        let mut open = Open::new(batch, lane, asked_us);
         let all: Vec<u32> = (0..open.batch.len() as u32).collect();
-        let mut left = match self.take_answer(&mut open, &all, sent).await {
+        let mut left = match self.take_answer(&mut open, &all, sent, false).await {
             Ok(replies) => return replies,
             Err(left) => left,
         };
@@ -197,10 +175,16 @@ impl Worker {
         open.finish()
     }
 
-    /// Waits for the answer to some of the commands: checks only for as long as their deadline. Answers all replies, if these were all
-    /// commands and each has one, or else which have none yet.
-    async fn take_answer(self: &Rc<Self>, open: &mut Open, commands: &[u32], sent: Sent) -> Result<Replies, Vec<u32>> {
-        let Some(links) = &self.links else {
+    /// Waits for the answer to some of the commands: checks, and the other RL commands, only for as long as their deadline. Answers all
+    /// replies, if these were all commands and each has one, or else which have none yet. `stood_in`: the peer was asked as the heir.
+    async fn take_answer(
+        self: &Rc<Self>,
+        open: &mut Open,
+        commands: &[u32],
+        sent: Sent,
+        stood_in: bool,
+    ) -> Result<Replies, Vec<u32>> {
+        let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return Err(open.take(commands, Err(PeerError::Unknown)));
         };
         let mut pending = match sent.answer {
@@ -213,11 +197,9 @@ impl Worker {
         let Some(peer) = sent.peer else {
             return Err(open.take(commands, pending.await));
         };
-        let (mut checks, others): (Vec<u32>, Vec<u32>) = commands
-            .iter()
-            .partition(|&&index| class_of(&open.batch, index) == Class::Check);
+        let waits = |&index: &u32| class_of(&open.batch, index) == Class::Other;
         let deadline_us = links.circuits.borrow().deadline_us(&peer);
-        let answer = if checks.is_empty() {
+        let answer = if commands.iter().all(waits) {
             pending.await
         } else {
             match tokio::time::timeout(Duration::from_micros(deadline_us), &mut pending).await {
@@ -226,6 +208,19 @@ impl Worker {
                     self.counters().peer_deadlines.add(1);
                     links.circuits.borrow_mut().missed(&peer, self.node.clock.now_us());
                     open.missed.push(peer);
+                    let others: Vec<u32> = commands.iter().copied().filter(waits).collect();
+                    let class = |index: &u32| class_of(&open.batch, *index);
+                    let prompt: Vec<u32> = commands
+                        .iter()
+                        .copied()
+                        .filter(|index| class(index) == Class::Prompt)
+                        .collect();
+                    let mut checks: Vec<u32> = commands
+                        .iter()
+                        .copied()
+                        .filter(|index| class(index) == Class::Check)
+                        .collect();
+                    open.fail(&prompt, UNKNOWN);
                     if others.is_empty() {
                         return Err(checks);
                     }
@@ -240,12 +235,26 @@ impl Worker {
         };
         match &answer {
             Ok(answer) => {
-                links.circuits.borrow_mut().answered(&peer, self.node.clock.now_us());
+                let now_us = self.node.clock.now_us();
+                let mut circuits = links.circuits.borrow_mut();
+                circuits.answered(&peer, now_us);
                 // Nearly always: every command is answered.
                 if commands.len() == open.batch.len()
                     && let Some(replies) = whole(answer, commands.len())
                 {
+                    for index in 0..commands.len() {
+                        if let Some((spec, db, _, request)) = open.batch.get(index) {
+                            links
+                                .seen
+                                .note(spec, db, request, replies.get(index).unwrap_or_default());
+                        }
+                    }
                     return Ok(replies);
+                }
+                let late = now_us >= open.asked_us + circuits.settings().deadline_us;
+                open.note_moves(&cluster.me.name, (&peer, stood_in), answer, late);
+                if whole_or_part(answer, commands.len()).is_none() {
+                    open.missed.push(peer);
                 }
             }
             Err(PeerError::Refused) => {
@@ -266,6 +275,10 @@ impl Worker {
 
     /// Sends commands to whoever decides them now. Answers which of them have no reply yet.
     async fn settle(self: &Rc<Self>, open: &mut Open, left: &[u32]) -> Vec<u32> {
+        if std::mem::take(&mut open.waits) {
+            let most = if open.hops < AGREE_HOPS { AGREE } else { AGAIN };
+            self.until_changed(most).await;
+        }
         let now_us = self.node.clock.now_us();
         let mut groups: Vec<(Target, Vec<u32>)> = Vec::new();
         let mut still = Vec::new();
@@ -279,6 +292,7 @@ impl Worker {
                 None => still.push(index),
             }
         }
+        open.forget_moves();
         if groups.is_empty() && !still.is_empty() {
             self.until_changed(AGAIN).await;
             return still;
@@ -296,7 +310,11 @@ impl Worker {
                     let lane = Lane::Peer(u32::MAX, open.lane);
                     match self.node.post_batch(owner, batch, Some(lane)) {
                         Ok(replies) => match replies.await {
-                            Ok(replies) => still.extend(open.fill(&commands, &replies)),
+                            Ok(replies) => {
+                                let left = open.fill(&commands, &replies);
+                                open.waits |= !left.is_empty();
+                                still.extend(left);
+                            }
                             Err(_) => open.fail(&commands, Lost::ShardGone.reply()),
                         },
                         Err(lost) => open.fail(&commands, lost.reply()),
@@ -318,7 +336,7 @@ impl Worker {
                 answer: self.try_send(&peer, worker, &batch, open.lane, stand_in_for.as_deref()),
                 peer: Some(peer),
             };
-            match Box::pin(self.take_answer(open, &commands, sent)).await {
+            match Box::pin(self.take_answer(open, &commands, sent, stand_in_for.is_some())).await {
                 Ok(replies) => still.extend(open.fill(&commands, &replies)),
                 Err(more) => still.extend(more),
             }
@@ -333,13 +351,9 @@ impl Worker {
             return Some(Target::Nobody);
         };
         let (spec, _, _, request) = open.batch.get(index as usize)?;
-        if spec.key_positions(request).nth(1).is_some() {
-            match self.whereabouts(spec, request) {
-                // What is in several places is brought together here.
-                Whereabouts::Here => return Some(Target::Here(self.index)),
-                Whereabouts::Closing(_) => return None,
-                Whereabouts::Elsewhere(_) => {}
-            }
+        if spec.key_positions(request).nth(1).is_some() && self.whereabouts(spec, request) == Whereabouts::Here {
+            // What is in several places is brought together here.
+            return Some(Target::Here(self.index));
         }
         let slot = first_slot(&open.batch, index as usize)?;
         let owner = self.node.owner(slot);
@@ -353,6 +367,15 @@ impl Worker {
                 .name_of((place - workers - 1) as u16)
                 .map_or(Decider::Nobody, Decider::There),
         };
+        let class = class_of(&open.batch, index);
+        let decider = match (decider, open.moved_to(slot)) {
+            (Decider::There(_) | Decider::Nobody, Some(to)) => Decider::There(Arc::clone(to)),
+            (decider, _) => decider,
+        };
+        let mut circuits = links.circuits.borrow_mut();
+        if class == Class::Other && open.hops > 0 && now_us >= open.asked_us + circuits.settings().wait_us_max {
+            return Some(Target::Nobody);
+        }
         let view = links.view.borrow();
         let name = |number: Option<u16>| {
             let member = view.members().get(usize::from(number?))?;
@@ -373,12 +396,12 @@ impl Worker {
             heir,
             // Of other workers' slots it is known there.
             replica: owner != self.index || self.can_stand_in(slot),
-            class: class_of(&open.batch, index),
+            class,
             asked_us: open.asked_us,
             missed: &open.missed,
         };
         let worker = |name: &str| self.worker_of(name, slot);
-        match links.circuits.borrow_mut().route(&question, now_us) {
+        match circuits.route(&question, now_us) {
             Route::Here => Some(Target::Here(owner)),
             Route::Holder(name) => Some(Target::Holder(Arc::clone(&name), worker(&name))),
             Route::Heir(name) => Some(Target::Heir(Arc::clone(&name), worker(&name), holder)),
@@ -387,6 +410,17 @@ impl Worker {
             Route::Wait(_) => None,
             Route::ClusterDown => Some(Target::Nobody),
         }
+    }
+
+    /// The peer that holds a slot, as far as is known here, and with which epoch, if the slot is one of this worker's; else 0.
+    fn holder_of(&self, slot: u16) -> Option<(Epoch, Arc<str>)> {
+        let (cluster, links) = (self.node.cluster.as_ref()?, self.links.as_ref()?);
+        let Place::Of(place) = self.node.place(slot) else {
+            return None;
+        };
+        // Numbers of peers have 16 bits.
+        let name = cluster.name_of(place.checked_sub(self.node.workers() + 1)? as u16)?;
+        Some((links.machine.borrow().epoch(slot), name))
     }
 
     /// Runs commands that a peer has sent, and answers.
@@ -414,11 +448,25 @@ impl Worker {
             if fit(&mut replies, worker.node.config.limits.peer_frame_bytes) {
                 worker.counters().limit_hit(Bound::PeerFrameBytes);
             }
-            let not_answered = replies.elsewhere.iter().map(|&index| NotAnswered {
-                index,
-                // Where it is the sender learns from the holder itself.
-                why: Why::NotHere { slot: 0 },
-            });
+            let holders: Vec<Option<(Epoch, Arc<str>)>> = replies
+                .elsewhere
+                .iter()
+                .map(|command| worker.holder_of(command.slot))
+                .collect();
+            let not_answered = replies
+                .elsewhere
+                .iter()
+                .zip(&holders)
+                .map(|(command, holder)| NotAnswered {
+                    index: command.index,
+                    why: match holder {
+                        Some((epoch, name)) => Why::Moved {
+                            slot: command.slot,
+                            holder: Holder { epoch: *epoch, name },
+                        },
+                        None => Why::NotHere { slot: command.slot },
+                    },
+                });
             let message = wire::Replies {
                 bytes: &replies.bytes,
                 not_answered: not_answered.collect(),
@@ -428,120 +476,6 @@ impl Worker {
             let _ = reply.reply(&message);
         });
     }
-}
-
-impl Open {
-    /// Takes the answer to some of the commands. Answers which of them were not done and can be sent again.
-    fn take(&mut self, commands: &[u32], answer: Result<Answer, PeerError>) -> Vec<u32> {
-        match answer {
-            Ok(answer) => match whole_or_part(&answer, commands.len()) {
-                Some(replies) => self.fill(commands, &replies),
-                None => {
-                    self.fail(commands, UNKNOWN);
-                    Vec::new()
-                }
-            },
-            // It would not be understood the next time either, and may have been done: so ends an answer that was too long.
-            Err(PeerError::NotUnderstood) => {
-                self.fail(commands, UNKNOWN);
-                Vec::new()
-            }
-            Err(error) => {
-                let mut again = Vec::new();
-                for &index in commands {
-                    match self.batch.get(index as usize) {
-                        Some((spec, ..)) if !error.may_have_arrived() || may_run_twice(spec) => again.push(index),
-                        _ => self.replies[index as usize] = Some(UNKNOWN.into()),
-                    }
-                }
-                again
-            }
-        }
-    }
-
-    /// As [`Open::take`], for `some` of the commands that were sent together.
-    fn take_some(&mut self, commands: &[u32], some: &[u32], answer: Result<Answer, PeerError>) -> Vec<u32> {
-        let decided: Vec<(u32, Option<Box<[u8]>>)> = commands
-            .iter()
-            .filter(|index| !some.contains(index))
-            .map(|&index| (index, self.replies[index as usize].take()))
-            .collect();
-        let mut left = self.take(commands, answer);
-        left.retain(|index| some.contains(index));
-        for (index, reply) in decided {
-            self.replies[index as usize] = reply;
-        }
-        left
-    }
-
-    /// Takes replies. Answers which commands were not done.
-    fn fill(&mut self, commands: &[u32], replies: &Replies) -> Vec<u32> {
-        let mut left = Vec::new();
-        for (at, &index) in commands.iter().enumerate() {
-            if replies.elsewhere.binary_search(&(at as u32)).is_ok() {
-                left.push(index);
-            } else {
-                self.replies[index as usize] = Some(replies.get(at).unwrap_or(UNKNOWN).into());
-            }
-        }
-        left
-    }
-
-    fn fail(&mut self, commands: &[u32], reply: &[u8]) {
-        for &index in commands {
-            self.replies[index as usize] = Some(reply.into());
-        }
-    }
-
-    fn finish(self) -> Replies {
-        let mut replies = Replies::default();
-        for reply in self.replies {
-            replies.bytes.extend_from_slice(reply.as_deref().unwrap_or(NOBODY));
-            replies.ends.push(replies.bytes.len() as u32);
-        }
-        replies
-    }
-}
-
-/// Whether a command can be decided elsewhere, or has to wait for who has its keys.
-fn class_of(batch: &Batch, index: u32) -> Class {
-    match batch.get(index as usize) {
-        Some((spec, ..)) if matches!(spec.run, CommandRun::Check(_)) => Class::Check,
-        _ => Class::Other,
-    }
-}
-
-/// The slot of the first key of a command of a batch.
-fn first_slot(batch: &Batch, index: usize) -> Option<u16> {
-    let (spec, _, _, request) = batch.get(index)?;
-    let position = spec.key_positions(request).next()?;
-    Some(slot_of(request.arg(position)))
-}
-
-/// The replies that an answer has, if every command is answered.
-fn whole(answer: &Answer, commands: usize) -> Option<Replies> {
-    whole_or_part(answer, commands).filter(|replies| replies.elsewhere.is_empty())
-}
-
-fn whole_or_part(answer: &Answer, commands: usize) -> Option<Replies> {
-    if answer.kind != Kind::Replies {
-        return None;
-    }
-    let replies = read_message::<wire::Replies<'_>>(answer.version, &answer.body).ok()?;
-    let is_sound = replies.ends.len() == commands
-        && replies.ends.is_sorted()
-        && replies.ends.last().map_or(0, |&end| end as usize) == replies.bytes.len();
-    is_sound.then(|| Replies {
-        elsewhere: replies.not_answered.iter().map(|command| command.index).collect(),
-        bytes: replies.bytes.to_vec(),
-        ends: replies.ends.into_owned(),
-        more: None,
-    })
-}
-
-/// Whether a command may be done twice: it changes nothing, or is a check, which then counts twice and so admits less.
-fn may_run_twice(spec: &Spec) -> bool {
-    spec.group == "tollgate" || spec.has_flag("readonly")
 }
 
 fn resp_of(proto: Proto) -> u8 {

@@ -49,7 +49,7 @@ impl Worker {
                 let share = Share {
                     nodes: view.members().len().max(1) as u32,
                     rank: view.rank(&cluster.me.name).map_or(0, u32::from),
-                    remaining: None,
+                    remaining: links.seen.of(env.db, request),
                 };
                 (As::Local(share), Admission::Local)
             }
@@ -119,8 +119,13 @@ impl Worker {
         self.tell_journals();
         let Some(links) = &self.links else { return };
         let machine = links.machine.borrow();
-        let mut shard = self.shard.borrow_mut();
         let mut journaled = links.journaled.borrow_mut();
+        let (journaled, version) = &mut *journaled;
+        let now = machine.journals_version();
+        if std::mem::replace(version, now) == now {
+            return;
+        }
+        let mut shard = self.shard.borrow_mut();
         let first = machine.range().start;
         journaled.resize(machine.range().len(), false);
         for (slot, is_on) in (first..).zip(journaled.iter_mut()) {

@@ -3,6 +3,7 @@
 use super::Route;
 use super::links::Links;
 use super::store::ShardStore;
+use crate::limits::Bound;
 use crate::node::owner;
 use crate::peers::{PeerError, PeerEvent, PeerHandler, PeerId, ReplyHandle};
 use crate::worker::Worker;
@@ -11,8 +12,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_cluster::journal::Admission;
 use tollgate_cluster::slots::{self, Decider, Effect, Event, Machine, NOBODY, Step};
-use tollgate_cluster::wire::{Kind, codec};
+use tollgate_cluster::wire::{Kind, Pong, SlotMessages};
 use tollgate_cluster::{Incarnation, MemberState, View};
 use tollgate_store::SLOTS;
 
@@ -24,6 +26,9 @@ const TELL_US: u64 = 100_000;
 const JOURNALS_US: u64 = 25_000;
 /// How long nothing may tell the machine the time before a command asks whether the node stood still.
 const STILL_US: u64 = 500_000;
+
+/// Messages of a peer that are taken together: the entries that these are about are read together first.
+const AT_ONCE: usize = 16;
 
 /// The slots of a worker, of so many.
 fn slots_of(worker: u16, workers: u16) -> Range<u16> {
@@ -42,6 +47,7 @@ impl Worker {
         if !cluster.has_seeds {
             self.step_slots(Machine::found);
         }
+        self.tell_home();
     }
 
     /// Keeps the machine going for as long as the node runs.
@@ -105,31 +111,30 @@ impl Worker {
         {
             let mut shard = self.shard.borrow_mut();
             let mut machine = links.machine.borrow_mut();
+            let mut store = ShardStore::new(&mut shard);
             let mut step = Step {
                 now_us,
-                store: &mut ShardStore { shard: &mut shard },
+                store: &mut store,
                 effects: &mut effects,
             };
             act(&mut machine, &mut step);
+            // Slots that were lost to another, and not handed over, take no journal along: what it had is owed.
+            for (slot, owed) in store.owed {
+                let (bucket, parameters) = (owed.bucket.into(), owed.parameters.into());
+                machine.admitted(slot, Admission::Held, bucket, parameters, owed.tokens);
+            }
         }
         for effect in effects.drain(..) {
             self.do_effect(links, effect);
         }
+        links.outbox.send(&links.peers);
         // An effect may have led to another step, which has left its own list.
         links.effects.replace(effects);
     }
 
     fn do_effect(self: &Rc<Self>, links: &Links, effect: Effect) {
         match effect {
-            Effect::Send { peer, worker, message } => {
-                let mut body = Vec::new();
-                // Lost messages are sent again, by the machine.
-                if codec::encode(&message, &mut body).is_ok()
-                    && let Ok(link) = links.peers.link(&peer, worker)
-                {
-                    let _ = link.send_body(Kind::Slot, &body);
-                }
-            }
+            Effect::Send { peer, worker, message } => links.outbox.push(&links.peers, peer, worker, &message),
             Effect::Publish { slot, .. } | Effect::Release { slot } => self.route_slot(links, slot),
             Effect::Freeze { slot } => {
                 if let Some(cluster) = &self.node.cluster {
@@ -152,6 +157,7 @@ impl Worker {
             Decider::Nobody => Route::Nobody,
         };
         cluster.routes.set(slot, route);
+        cluster.routes.set_epoch(slot, links.machine.borrow().epoch(slot).0);
         if route != Route::Closing {
             self.shard.borrow_mut().set_slot_closed(slot, false);
             self.wake_waiting();
@@ -165,12 +171,14 @@ impl Worker {
     }
 
     /// Waits until nothing is under way in a slot that takes no new commands, and says so.
-    async fn close_slot(self: Rc<Self>, slot: u16) {
+    pub(super) async fn close_slot(self: Rc<Self>, slot: u16) {
         let Some(links) = &self.links else { return };
         self.decide_checks();
         links.queues.until_empty().await;
         self.until_no_holds(slot).await;
         self.shard.borrow_mut().set_slot_closed(slot, true);
+        // What the slot's journal has travels with it.
+        self.tell_journals();
         self.step_slots(|machine, step| machine.frozen(slot, step));
     }
 
@@ -187,8 +195,43 @@ impl Worker {
             Event::TookOver { slot, epoch, in_step } => {
                 tracing::debug!(event = "slot_taken_over", slot, epoch = epoch.0, in_step);
             }
-            Event::Nonsense { peer } => tracing::warn!(event = "peer_nonsense", %peer),
+            Event::Nonsense { peer } => self.note_nonsense(peer),
             event => tracing::debug!(event = "slot", what = ?event),
+        }
+    }
+
+    /// A peer has sent something that makes no sense. That it happens is logged once, how often is counted.
+    fn note_nonsense(&self, peer: &Arc<str>) {
+        let Some(links) = &self.links else { return };
+        self.counters().peer_nonsense.add(1);
+        if links.nonsense.borrow_mut().insert(Arc::clone(peer)) {
+            tracing::warn!(event = "peer_nonsense", %peer, "its messages about slots make no sense; others will only be counted");
+        }
+    }
+
+    /// Takes messages of a peer's slot machine.
+    fn take_slot_messages(self: &Rc<Self>, from: &PeerId, body: &[u8]) {
+        let mut messages = SlotMessages::of(body).map_while(|message| {
+            if message.is_err() {
+                self.note_nonsense(&from.id.name);
+            }
+            message.ok()
+        });
+        loop {
+            let next: Vec<slots::Message> = messages.by_ref().take(AT_ONCE).collect();
+            if next.is_empty() {
+                return;
+            }
+            let batches = next.iter().filter_map(|message| match message {
+                slots::Message::Batch(batch) => Some((batch.slot, &*batch.entries)),
+                _ => None,
+            });
+            self.shard.borrow().look_at_batches(batches);
+            self.step_slots(|machine, step| {
+                for message in next {
+                    machine.receive(&from.id, from.worker, message, step);
+                }
+            });
         }
     }
 
@@ -200,6 +243,7 @@ impl Worker {
         let own = links.machine.borrow().range();
         links.peers.retain(|name| view.member(name).is_some());
         links.circuits.borrow_mut().retain(|name| view.member(name).is_some());
+        links.nonsense.borrow_mut().retain(|name| view.member(name).is_some());
         for member in view.members() {
             if member.id.name == cluster.me.name {
                 continue;
@@ -259,9 +303,27 @@ impl Worker {
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return;
         };
-        let machine = links.machine.borrow();
+        let mut machine = links.machine.borrow_mut();
         let view = links.view.borrow();
         let own = &cluster.workers[self.index];
+        let (dropped, owed) = machine.journal_figures();
+        own.owed.set(owed as u64);
+        let counters = self.counters();
+        counters.journal_buckets.set(owed as u64);
+        let (copies, moves) = machine.waited();
+        let hits = [
+            (Bound::JournalBuckets, dropped > counters.journal_tokens_dropped.get()),
+            (Bound::SlotCopies, copies),
+            (Bound::SlotMoves, moves),
+        ];
+        hits.into_iter()
+            .filter(|(_, is_hit)| *is_hit)
+            .for_each(|(bound, _)| counters.limit_hit(bound));
+        counters.journal_tokens_dropped.set(dropped);
+        let told = Some((machine.version(), view.hash()));
+        if links.told.replace(told) == told {
+            return cluster.tell_home();
+        }
         let me = view.rank(&cluster.me.name);
         let held = machine.range().filter(|&slot| machine.is_held(slot));
         let mut sum = 0_u64;
@@ -273,8 +335,8 @@ impl Worker {
                 sum.wrapping_add((machine.epoch(slot).0 ^ (u64::from(slot) << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         }
         own.held.set(count);
-        self.counters().slots_held.set(count);
-        self.counters().slots_astray.set(astray);
+        counters.slots_held.set(count);
+        counters.slots_astray.set(astray);
         own.astray.set(astray);
         own.sum.set(sum);
         own.view.set(view.hash());
@@ -318,13 +380,7 @@ impl FromPeers {
 impl PeerHandler for FromPeers {
     fn on_frame(self: Rc<Self>, from: &PeerId, kind: Kind, body: &[u8], reply: ReplyHandle) {
         match kind {
-            Kind::Slot => match codec::decode::<slots::Message>(body) {
-                Ok((message, _)) => {
-                    let worker = &self.worker;
-                    worker.step_slots(|machine, step| machine.receive(&from.id, from.worker, message, step));
-                }
-                Err(error) => tracing::warn!(event = "peer_nonsense", peer = %from.id.name, %error),
-            },
+            Kind::Slot => self.worker.take_slot_messages(from, body),
             Kind::Forward => {
                 let number = self.number_of(from);
                 self.worker.serve_forward(number, from.version, body, reply);
@@ -334,13 +390,20 @@ impl PeerHandler for FromPeers {
             Kind::Watch => self.worker.serve_watch(from, body, reply),
             Kind::Await => self.worker.serve_await(from, body, reply),
             Kind::Called => self.worker.take_call(from.version, body),
-            Kind::Probe
-            | Kind::Pong
+            Kind::Probe => {
+                let view = self.worker.links.as_ref().map_or(0, |links| links.view.borrow().hash());
+                // If the connection is over, nobody waits for that.
+                let _ = reply.reply(&Pong { view });
+            }
+            Kind::AskStatus | Kind::Drain => self.worker.serve_operation(kind, from.version, body, reply),
+            Kind::Pong
             | Kind::Replies
             | Kind::Lent
             | Kind::GivenBack
             | Kind::Noted
-            | Kind::NotUnderstood => {
+            | Kind::NotUnderstood
+            | Kind::Status
+            | Kind::DrainBegun => {
                 // If the connection is over, nobody waits for that.
                 let _ = reply.not_understood();
             }

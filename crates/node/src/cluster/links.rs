@@ -5,10 +5,13 @@ use super::asking::Asking;
 use super::events::Heard;
 use super::interest::Interest;
 use super::lender::Lender;
+use super::outbox::Outbox;
 use super::queues::OpenQueues;
-use crate::limits::Bound;
+use super::seen::Seen;
+use crate::limits::Limits;
 use crate::peers::Peers;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,8 +46,16 @@ pub struct Links {
     pub view: RefCell<Arc<View>>,
     /// When the machine was told the time last, by the node's clock.
     pub ticked_us: Cell<u64>,
-    /// Of which slots, by their place in the machine, the shard keeps a journal.
-    pub(super) journaled: RefCell<Vec<bool>>,
+    /// Of which slots, by their place in the machine, the shard keeps a journal; and the machine's number for that choice.
+    pub(super) journaled: RefCell<(Vec<bool>, u64)>,
+    /// The machine's version and the view of what was told last of the slots.
+    pub(super) told: Cell<Option<(u64, u64)>>,
+    /// Messages of this step.
+    pub(super) outbox: Outbox,
+    /// What was last seen to remain of buckets at other nodes.
+    pub(super) seen: Seen,
+    /// The peers of which it was logged that they make no sense.
+    pub(super) nonsense: RefCell<BTreeSet<Arc<str>>>,
     /// What has happened to connections and is not dealt with yet.
     pub(super) heard: Rc<Heard>,
     /// A list that is emptied after use.
@@ -53,7 +64,7 @@ pub struct Links {
 
 impl Links {
     /// No connections yet.
-    pub fn new(cluster: &Cluster, worker: usize, slots: Range<u16>, guests: Shard) -> Self {
+    pub fn new(cluster: &Cluster, worker: usize, slots: Range<u16>, limits: &Limits, guests: Shard) -> Self {
         let heard = Rc::<Heard>::default();
         // There are far fewer workers than that.
         let number = worker as u16;
@@ -64,7 +75,7 @@ impl Links {
                 let heard = Rc::clone(&heard);
                 move |name, worker, event| heard.push(Arc::clone(name), worker, event)
             }),
-            machine: RefCell::new(Machine::new(cluster.me.clone(), slots, Settings::default())),
+            machine: RefCell::new(Machine::new(cluster.me.clone(), slots, settings(limits))),
             circuits: RefCell::default(),
             guests: RefCell::new(guests),
             lender: Lender::default(),
@@ -72,17 +83,26 @@ impl Links {
             asking: Asking::default(),
             view: RefCell::new(Arc::clone(&cluster.view().borrow())),
             ticked_us: Cell::new(0),
-            journaled: RefCell::default(),
+            journaled: RefCell::new((Vec::new(), u64::MAX)),
+            told: Cell::default(),
+            outbox: Outbox::default(),
+            seen: Seen::default(),
+            nonsense: RefCell::default(),
             heard,
             effects: RefCell::default(),
         }
     }
 }
 
-/// The bound that a full queue of a peer has met.
-pub(super) fn bound_of(error: crate::peers::PeerError) -> Option<Bound> {
-    match error {
-        crate::peers::PeerError::Full(bound) => Some(bound),
-        _ => None,
+/// The bounds of a machine. A batch of entries is far smaller than a frame.
+fn settings(limits: &Limits) -> Settings {
+    let defaults = Settings::default();
+    Settings {
+        batch_bytes: defaults.batch_bytes.min(limits.peer_frame_bytes / 4),
+        copy_in_flight_bytes_max: limits.slot_copy_bytes,
+        copies_max: limits.slot_copies,
+        moves_max: limits.slot_moves,
+        journal_buckets_max: limits.journal_buckets,
+        ..defaults
     }
 }

@@ -9,9 +9,14 @@ mod interest;
 mod keeper;
 mod lender;
 mod links;
+mod open;
+mod operate;
+mod outbox;
 mod places;
 mod queues;
+mod report;
 mod routes;
+mod seen;
 mod serve;
 mod store;
 
@@ -20,8 +25,10 @@ pub use borrower::{Abroad, Obstacle};
 pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
-pub use places::Whereabouts;
+pub use operate::{Operation, drain};
+pub use places::{Whereabouts, class_of};
 pub use queues::OpenQueue;
+pub use report::report;
 pub use routes::{Route, Routes};
 
 use crate::gossip::{Gossip, GossipStatus, Home, Inputs};
@@ -42,6 +49,8 @@ pub struct Cluster {
     pub routes: Routes,
     /// What connections to peers have in common.
     pub peers: Arc<PeerConfig>,
+    /// Where others, and clients of Redis Cluster, are told to reach this node.
+    pub told: Told,
     /// Whether the node was told of others; else it is the first.
     pub has_seeds: bool,
     /// What each worker's slots come to.
@@ -52,6 +61,15 @@ pub struct Cluster {
     inputs: watch::Sender<Inputs>,
     view: watch::Receiver<Arc<View>>,
     status: watch::Receiver<Arc<GossipStatus>>,
+}
+
+/// Where others are told to reach a node, as `host:port`.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// Peers.
+    pub peer: Arc<str>,
+    /// Clients of Redis Cluster, if it listens for them.
+    pub redirect_listen: Option<Arc<str>>,
 }
 
 /// What a worker's slots come to; each worker writes its own.
@@ -65,15 +83,18 @@ pub struct WorkerSlots {
     pub astray: Counter,
     /// A sum over them and their epochs.
     pub sum: Counter,
+    /// Buckets of which it owes something to other nodes.
+    pub owed: Counter,
 }
 
 impl Cluster {
     /// What gossip has begun.
-    pub fn new(gossip: Gossip, peers: Arc<PeerConfig>, has_seeds: bool, workers: usize) -> Self {
+    pub fn new(gossip: Gossip, peers: Arc<PeerConfig>, told: Told, has_seeds: bool, workers: usize) -> Self {
         Self {
             me: gossip.me().clone(),
             routes: Routes::new(SLOTS),
             peers,
+            told,
             has_seeds,
             workers: (0..workers).map(|_| WorkerSlots::default()).collect(),
             names: RwLock::default(),
@@ -104,19 +125,25 @@ impl Cluster {
         self.inputs.send_modify(|inputs| inputs.leaving = true);
     }
 
-    /// The slots that the node holds.
-    pub fn held(&self) -> u64 {
-        self.workers.iter().map(|slots| slots.held.get()).sum()
+    /// It does not any more, and takes some again.
+    pub fn stay(&self) {
+        self.inputs.send_modify(|inputs| inputs.leaving = false);
     }
 
-    /// Whether the node has slots that another takes.
+    /// Whether it gives them away, or has.
+    pub fn is_leaving(&self) -> bool {
+        self.inputs.borrow().leaving
+    }
+
+    /// Whether the node has slots that another takes, or owes another what it admitted in its place.
     pub fn gives_slots_away(&self) -> bool {
         let view = self.view.borrow();
         let others = view
             .members()
             .iter()
             .any(|member| member.id.name != self.me.name && member.state == MemberState::Ready);
-        others && self.held() > 0
+        let drained = |slots: &WorkerSlots| slots.held.get() == 0 && slots.owed.get() == 0;
+        others && !self.workers.iter().all(drained)
     }
 
     /// Tells the others what the workers' slots come to.
@@ -164,3 +191,6 @@ impl Cluster {
         self.names.read().get(usize::from(number)).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests;

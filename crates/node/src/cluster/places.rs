@@ -2,9 +2,19 @@
 
 use crate::node::Place;
 use crate::worker::Worker;
-use tollgate_commands::Spec;
+use std::time::Duration;
+use tollgate_cluster::circuit::Class;
+use tollgate_commands::{Run, Spec};
 use tollgate_protocol::Request;
 use tollgate_store::slot_of;
+
+/// How long a check, or whatever else must not wait, waits for a slot that is on its way to another node.
+const PROMPT_PATIENCE_US: u64 = 20_000;
+/// How long any other command does.
+const PATIENCE_US: u64 = 3_000_000;
+
+/// How often a slot of another worker is looked at while it is closing.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Where the keys of a command are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +25,15 @@ pub enum Whereabouts {
     Closing(u16),
     /// All in that place, which is no worker of this node.
     Elsewhere(usize),
+}
+
+/// How long a command may wait, and who can decide it.
+pub fn class_of(spec: &Spec) -> Class {
+    match spec.run {
+        Run::Check(_) => Class::Check,
+        Run::Key(_) if spec.group == "tollgate" => Class::Prompt,
+        _ => Class::Other,
+    }
 }
 
 impl Worker {
@@ -46,11 +65,40 @@ impl Worker {
         only.map_or(Whereabouts::Here, Whereabouts::Elsewhere)
     }
 
+    /// The slot of the first key of a request that is not in this node, or else of its first key.
+    pub(crate) fn slot_elsewhere(&self, spec: &Spec, request: Request<'_>) -> u16 {
+        let slots = || {
+            spec.key_positions(request)
+                .map(|position| slot_of(request.arg(position)))
+        };
+        let is_elsewhere =
+            |slot: &u16| !matches!(self.node.place(*slot), Place::Of(place) if place < self.node.workers());
+        slots().find(is_elsewhere).or_else(|| slots().next()).unwrap_or(0)
+    }
+
     /// Waits while a slot is closing.
     pub async fn until_open(&self, slot: u16) {
         let Some(links) = &self.links else { return };
+        let is_own = self.node.owner(slot) == self.index;
         while self.node.place(slot) == Place::Closing {
-            links.opened.notified().await;
+            match is_own {
+                true => links.opened.notified().await,
+                // Its own worker is told, and this one is not.
+                false => tokio::time::sleep(LOOK_AGAIN).await,
+            }
         }
+    }
+
+    /// Waits while a slot is closing, as long as a command may that was asked for at `asked_us`, by the node's clock. Answers whether it
+    /// is known now where the slot is; else somebody has to decide in place of the holder, or nobody does.
+    pub async fn until_open_for(&self, slot: u16, spec: &Spec, asked_us: u64) -> bool {
+        let patience_us = match class_of(spec) {
+            Class::Check | Class::Prompt => PROMPT_PATIENCE_US,
+            Class::Other => PATIENCE_US,
+        };
+        let left_us = (asked_us + patience_us).saturating_sub(self.node.clock.now_us());
+        // What has come of it is looked at below.
+        let _ = tokio::time::timeout(Duration::from_micros(left_us), self.until_open(slot)).await;
+        self.node.place(slot) != Place::Closing
     }
 }

@@ -1,6 +1,6 @@
 //! Where commands for a slot go: a table that every worker reads for every command, and few write.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Where a command for a slot goes now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,8 @@ const NOBODY: u32 = 3 << 16;
 #[derive(Debug)]
 pub struct Routes {
     slots: Box<[AtomicU32]>,
+    /// The epoch of each, for those who ask: nobody acts on it.
+    epochs: Box<[AtomicU64]>,
 }
 
 impl Routes {
@@ -32,6 +34,7 @@ impl Routes {
     pub fn new(slots: u16) -> Self {
         Self {
             slots: (0..slots).map(|_| AtomicU32::new(NOBODY)).collect(),
+            epochs: (0..slots).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -48,6 +51,19 @@ impl Routes {
             CLOSING => Route::Closing,
             PEER => Route::Peer(route as u16),
             _ => Route::Nobody,
+        }
+    }
+
+    /// The epoch of a slot.
+    pub fn epoch(&self, slot: u16) -> u64 {
+        let epoch = self.epochs.get(usize::from(slot));
+        epoch.map_or(0, |epoch| epoch.load(Ordering::Relaxed))
+    }
+
+    /// Notes the epoch of a slot, as [`Routes::set`] its route.
+    pub fn set_epoch(&self, slot: u16, epoch: u64) {
+        if let Some(slot) = self.epochs.get(usize::from(slot)) {
+            slot.store(epoch, Ordering::Relaxed);
         }
     }
 
@@ -83,6 +99,8 @@ mod tests {
             routes.set(1, route);
             assert_eq!(routes.get(1), route);
         }
+        routes.set_epoch(1, 7);
+        assert_eq!((routes.epoch(1), routes.epoch(2), routes.epoch(9)), (7, 0, 0));
         routes.set(9, Route::Here);
         assert_eq!(routes.get(9), Route::Nobody);
         assert_eq!(routes.get(2), Route::Nobody);

@@ -4,7 +4,7 @@ use super::instead::Standing;
 use crate::keyspace;
 use crate::node::Place;
 use crate::order::{Lost, Order};
-use crate::remote::{Batch, Lane, Replies};
+use crate::remote::{Batch, Elsewhere, Lane, Replies};
 use crate::worker::Worker;
 use std::rc::Rc;
 use tokio::sync::oneshot;
@@ -31,7 +31,7 @@ pub struct Forwarded {
     local: Vec<u8>,
     local_ends: Vec<u32>,
     /// Those whose slots are elsewhere.
-    elsewhere: Vec<u32>,
+    elsewhere: Vec<Elsewhere>,
     count: u32,
     parts: Vec<Part>,
     /// Whether checks are decided on replicas, in place of holders.
@@ -80,6 +80,7 @@ impl Forwarded {
         let mut last = LastCommand::default();
         let mut stretches = stretches.iter().copied();
         let mut stretch = stretches.next().ok_or(Malformed)?;
+        let now_us = worker.node.clock.now_us();
         let mut at = 0;
         while at < bytes.len() {
             while stretch.commands == 0 {
@@ -89,7 +90,7 @@ impl Forwarded {
                 return Err(Malformed);
             };
             let request = scanner.request(&bytes[at..]);
-            let env = worker.env(worker.node.clock.now_us(), stretch.db, stretch.proto);
+            let env = worker.env(now_us, stretch.db, stretch.proto);
             match worker.node.commands.resolve(request, &mut last) {
                 Ok((spec, _)) => forwarded.sort(worker, &env, spec, request),
                 Err(error) => {
@@ -130,10 +131,10 @@ impl Forwarded {
                 worker.decide_instead(Standing::Heir, env, spec, request, &mut self.local);
                 return self.note_local();
             }
-            return self.note_elsewhere();
+            return self.note_elsewhere(worker, spec, request);
         };
         if others.contains(&None) {
-            return self.note_elsewhere();
+            return self.note_elsewhere(worker, spec, request);
         }
         let is_split = others.iter().any(|&other| other != Some(first));
         if is_split && matches!(spec.run, Run::EachKey(_)) {
@@ -155,8 +156,11 @@ impl Forwarded {
         }
     }
 
-    fn note_elsewhere(&mut self) {
-        self.elsewhere.push(self.count);
+    fn note_elsewhere(&mut self, worker: &Worker, spec: &Spec, request: Request<'_>) {
+        self.elsewhere.push(Elsewhere {
+            index: self.count,
+            slot: worker.slot_elsewhere(spec, request),
+        });
         self.note_local();
     }
 
@@ -190,7 +194,7 @@ impl Forwarded {
         self.order
             .splice_all(&self.local, &self.local_ends, &batches, &mut replies);
         replies.elsewhere.append(&mut elsewhere);
-        replies.elsewhere.sort_unstable();
+        replies.elsewhere.sort_unstable_by_key(|command| command.index);
         replies
     }
 }

@@ -1,12 +1,23 @@
 //! A shard as the slot machine sees it.
 
 use tollgate_cluster::slots::{Changes, Cursor, Debit, Forgotten, Malformed, Mark, SlotStore};
-use tollgate_commands::Shard;
+use tollgate_commands::{Owed, Shard};
 
 /// A shard as the slot machine sees it, for one step.
 pub struct ShardStore<'a> {
-    /// The shard.
-    pub shard: &'a mut Shard,
+    shard: &'a mut Shard,
+    /// What the journals of slots had that this node gave up in this step.
+    pub owed: Vec<(u16, Owed)>,
+}
+
+impl<'a> ShardStore<'a> {
+    /// For one step.
+    pub fn new(shard: &'a mut Shard) -> Self {
+        Self {
+            shard,
+            owed: Vec::new(),
+        }
+    }
 }
 
 impl SlotStore for ShardStore<'_> {
@@ -56,6 +67,8 @@ impl SlotStore for ShardStore<'_> {
     }
 
     fn clear(&mut self, slot: u16) {
+        let owed = self.shard.take_journal(slot, usize::MAX);
+        self.owed.extend(owed.into_iter().map(|owed| (slot, owed)));
         self.shard.clear_slot(slot);
     }
 

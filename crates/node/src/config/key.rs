@@ -45,10 +45,14 @@ pub enum Kind {
     Path,
     /// `host:port` to listen on.
     Address,
+    /// `host:port` to listen on, or empty.
+    OptionalAddress,
     /// `host:port` to listen on for peers, `off`, or empty.
     PeerAddress,
     /// A host's name or address, without a port; may be empty.
     Host,
+    /// The same, with or without a port.
+    Endpoint,
     /// `host:port` of other nodes: an array, or text with commas between them.
     Seeds,
     /// A level of logging, or a filter by module.
@@ -87,10 +91,10 @@ pub enum Raw<'a> {
 /// A checked value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of a [`Kind::Text`], [`Kind::Path`], [`Kind::Host`], [`Kind::LogFilter`] or [`Kind::Choice`], and of a [`Kind::PeerAddress`] that is
-    /// no address.
+    /// Of a [`Kind::Text`], [`Kind::Path`], [`Kind::Host`], [`Kind::Endpoint`], [`Kind::LogFilter`] or [`Kind::Choice`], and of a
+    /// [`Kind::OptionalAddress`] or [`Kind::PeerAddress`] that is no address.
     Text(String),
-    /// Of a [`Kind::Address`] or a [`Kind::PeerAddress`].
+    /// Of a [`Kind::Address`], a [`Kind::OptionalAddress`] or a [`Kind::PeerAddress`].
     Address(ListenAddress),
     /// Of a [`Kind::Seeds`].
     List(Vec<String>),
@@ -138,6 +142,11 @@ impl Kind {
         if let (Kind::Address, Raw::Plain(text) | Raw::String(text)) = (self, raw) {
             return ListenAddress::parse(text).map(Value::Address);
         }
+        if let (Kind::OptionalAddress, Raw::Plain(text) | Raw::String(text)) = (self, raw)
+            && !text.is_empty()
+        {
+            return ListenAddress::parse(text).map(Value::Address);
+        }
         if let (Kind::PeerAddress, Raw::Plain(text) | Raw::String(text)) = (self, raw)
             && !matches!(text, "" | PEER_OFF)
         {
@@ -156,8 +165,10 @@ impl Kind {
             Kind::Text => "text on one line".to_owned(),
             Kind::Path => "a path".to_owned(),
             Kind::Address => "an address such as 127.0.0.1:6379".to_owned(),
+            Kind::OptionalAddress => "an address such as 127.0.0.1:6380, or empty".to_owned(),
             Kind::PeerAddress => "an address such as 127.0.0.1:7379, off or empty".to_owned(),
             Kind::Host => "a host name or an IP address, without a port".to_owned(),
+            Kind::Endpoint => "a host name or an IP address, with or without a port".to_owned(),
             Kind::Seeds => "addresses such as node-1:7379, with commas between them or as an array".to_owned(),
             Kind::LogFilter => log_filter::EXPECTED.to_owned(),
             Kind::Flag => "true or false".to_owned(),
@@ -190,6 +201,10 @@ impl Kind {
             // `check` has parsed those that are text.
             Kind::Address => None,
             // And here those that are addresses.
+            Kind::OptionalAddress => {
+                let text = raw.text().filter(|text| text.is_empty())?;
+                Some(Value::Text(text.to_owned()))
+            }
             Kind::PeerAddress => {
                 let text = raw.text().filter(|text| matches!(*text, "" | PEER_OFF))?;
                 Some(Value::Text(text.to_owned()))
@@ -197,6 +212,10 @@ impl Kind {
             Kind::Host => raw
                 .text()
                 .filter(|text| is_host(text))
+                .map(|text| Value::Text(text.to_owned())),
+            Kind::Endpoint => raw
+                .text()
+                .filter(|text| is_host(text) || is_seed(text))
                 .map(|text| Value::Text(text.to_owned())),
             Kind::Seeds => raw.seeds().map(Value::List),
             Kind::Flag => match raw {
@@ -409,6 +428,24 @@ impl Field for ListenAddress {
 
     fn to_value(&self) -> Value {
         Value::Address(self.clone())
+    }
+}
+
+/// An address that may be absent; empty text in the file.
+impl Field for Option<ListenAddress> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Address(address) => Some(Some(address)),
+            Value::Text(text) => text.is_empty().then_some(None),
+            _ => None,
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Some(address) => Value::Address(address.clone()),
+            None => Value::Text(String::new()),
+        }
     }
 }
 

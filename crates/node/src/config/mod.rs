@@ -238,10 +238,11 @@ impl Config {
         self.check_peer()?;
         if self.password.is_none() && !self.auth.insecure {
             for (key, address) in [
-                ("listen.default", &self.listen.default),
-                ("admin.address", &self.admin.address),
+                ("listen.default", Some(&self.listen.default)),
+                ("listen.redirect", self.listen.redirect.as_ref()),
+                ("admin.address", Some(&self.admin.address)),
             ] {
-                if !address.is_loopback() {
+                if let Some(address) = address.filter(|address| !address.is_loopback()) {
                     return Err(ConfigError::Exposed {
                         key,
                         address: address.to_string(),

@@ -50,9 +50,15 @@ fn range(kind: Kind) -> Option<String> {
         }
         Kind::Choice(words) => Some(format!("One of: {}", words.join(", "))),
         Kind::Flag => Some("true or false".to_owned()),
-        Kind::Text | Kind::Path | Kind::Address | Kind::PeerAddress | Kind::Host | Kind::Seeds | Kind::LogFilter => {
-            None
-        }
+        Kind::Text
+        | Kind::Path
+        | Kind::Address
+        | Kind::OptionalAddress
+        | Kind::PeerAddress
+        | Kind::Host
+        | Kind::Endpoint
+        | Kind::Seeds
+        | Kind::LogFilter => None,
     }
 }
 

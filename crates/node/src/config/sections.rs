@@ -36,6 +36,11 @@ section! {
     Listen: "listen" {
         /// Address for clients that speak the Redis protocol; looks like one stand-alone Redis.
         default: ListenAddress = loopback(LISTEN_PORT), Kind::Address, "";
+        /// Address for clients of Redis Cluster, which are sent to the node that has a key; looks like a node of one. Empty has none.
+        redirect: Option<ListenAddress> = None, Kind::OptionalAddress, "";
+        /// What clients of Redis Cluster are told of that address, as a host or `host:port`, if they do not reach it as other nodes would:
+        /// behind a forwarded port, for example. Empty tells the host of cluster.advertise and the port that it listens on.
+        redirect_advertise: String = String::new(), Kind::Endpoint, "";
         /// Connections the kernel may hold until they are accepted.
         backlog: u32 = 1_024, Kind::Count(1, 65_535), "connections";
     }

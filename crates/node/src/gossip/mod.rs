@@ -100,7 +100,7 @@ impl fmt::Debug for GossipConfig {
 pub struct Inputs {
     /// The node knows all that it must know to hold slots.
     pub prepared: bool,
-    /// The node gives its slots away; there is no way back.
+    /// The node gives its slots away.
     pub leaving: bool,
     /// Where its slots are.
     pub home: Home,
@@ -218,8 +218,12 @@ impl Gossip {
         self.inputs.send_modify(|inputs| inputs.leaving = true);
     }
 
-    /// Ends the thread. The others find that this node is dead.
+    /// Tells the others that this node ends, and ends the thread. Without it (dropped) the others find out by the silence.
     pub fn stop(mut self) {
+        if let Some(stop) = self.stop.take() {
+            // A thread that has ended has nothing more to say.
+            let _ = stop.send(());
+        }
         self.end();
     }
 

@@ -35,6 +35,13 @@ pub(super) struct Answer {
     pub holder: Holder,
 }
 
+/// A node ends, and says so: nobody needs to wait for its silence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Farewell {
+    pub name: Arc<str>,
+    pub generation: u64,
+}
+
 /// Who has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Holder {

@@ -2,11 +2,11 @@
 
 use super::facts::{self, Said};
 use super::liveness::Liveness;
-use super::names::{Answer, Claim, Holder, Question, Register, claim};
+use super::names::{Answer, Claim, Farewell, Holder, Question, Register, claim};
 use super::transport::{Datagram, GossipTransport, Wire};
 use super::{GossipConfig, GossipError, GossipStatus, Home, Inputs, MemberFacts, seeds, system};
 use chitchat::{ChitchatConfig, ChitchatHandle, ChitchatId, FailureDetectorConfig, spawn_chitchat};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ const TOLD_MAX: usize = 8;
 const SUPERSEDED_AFTER: Duration = Duration::from_secs(5);
 /// How many heartbeats the mean interval is taken over.
 const SAMPLES: usize = 100;
+/// Of so many that have said farewell it is remembered.
+const FAREWELLS_MAX: usize = 256;
 /// Whose versions were refused is remembered for so many.
 const REFUSED_MAX: usize = 256;
 
@@ -78,6 +80,9 @@ struct Run {
     wire: Arc<Wire>,
     register: Arc<Register>,
     answers: mpsc::Receiver<(SocketAddr, Answer)>,
+    farewells: mpsc::Receiver<Farewell>,
+    /// Who has said farewell.
+    left: VecDeque<Farewell>,
     seeds: watch::Receiver<HashSet<SocketAddr>>,
     membership: Membership,
     liveness: Liveness<ChitchatId>,
@@ -144,10 +149,12 @@ impl Run {
         ]);
         let register = Arc::new(Register::new(me.clone()));
         let (answers_tx, answers) = mpsc::channel(16);
+        let (farewells_tx, farewells) = mpsc::channel(64);
         let transport = GossipTransport {
             wire: Arc::clone(&wire),
             register: Arc::clone(&register),
             answers: answers_tx,
+            farewells: farewells_tx,
         };
         let keys = said
             .iter()
@@ -172,6 +179,8 @@ impl Run {
             wire,
             register,
             answers,
+            farewells,
+            left: VecDeque::new(),
             seeds,
             membership,
             liveness,
@@ -202,7 +211,12 @@ impl Run {
             tokio::select! {
                 // What it is told goes before what it hears; that it is stopped goes before all.
                 biased;
-                _ = &mut stopped => return,
+                stopped = &mut stopped => {
+                    if stopped.is_ok() {
+                        self.say_farewell().await;
+                    }
+                    return;
+                }
                 result = &mut ended => {
                     let reason = result.err().map_or_else(|| "it ended".to_owned(), |error| format!("{error:#}"));
                     self.fail(GossipError::System(reason));
@@ -220,6 +234,11 @@ impl Run {
                     }
                     continue;
                 }
+                farewell = self.farewells.recv() => if let Some(farewell) = farewell {
+                    self.left.push_back(farewell);
+                    let too_many = self.left.len().saturating_sub(FAREWELLS_MAX);
+                    self.left.drain(..too_many);
+                },
                 _ = changes.changed() => {}
                 _ = looks.tick() => {}
             }
@@ -242,8 +261,9 @@ impl Run {
         if inputs.prepared {
             self.membership.prepared();
         }
-        if inputs.leaving {
-            self.membership.leave();
+        match inputs.leaving {
+            true => self.membership.leave(),
+            false => self.membership.stay(),
         }
         let now_us = self.begin.elapsed().as_micros() as u64;
         let seen = self.see(now_us).await;
@@ -323,7 +343,9 @@ impl Run {
         for (id, state) in chitchat.node_states() {
             look.remembered += 1;
             let own = *id == self.own_id;
-            let alive = own || self.liveness.see(id, state.heartbeat().into(), detected.contains(id));
+            let left = |farewell: &Farewell| (&farewell.name, farewell.generation) == (&id.node_id, id.generation_id);
+            let detected = detected.contains(id) && !self.left.iter().any(left);
+            let alive = own || self.liveness.see(id, state.heartbeat().into(), detected) && !self.left.iter().any(left);
             let silent_ms = if own { 0 } else { self.liveness.silent_us(id) / 1_000 };
             if !alive {
                 let dead = look.dead.entry(Arc::clone(&id.node_id)).or_default();
@@ -422,6 +444,17 @@ impl Run {
             let _ = self.chitchat.gossip(*peer);
         }
         true
+    }
+
+    /// Tells all peers that this node ends.
+    async fn say_farewell(&self) {
+        let farewell = Datagram::Farewell(Farewell {
+            name: Arc::clone(&self.me.name),
+            generation: self.me.generation,
+        });
+        for peer in &self.peers {
+            self.wire.send(*peer, &farewell).await;
+        }
     }
 
     /// Greets the seeds that are not among the peers: as a newcomer, and as one who was cut off for so long that all have forgotten.

@@ -153,7 +153,7 @@ fn nodes_find_each_other_by_one_seed_and_see_who_dies_and_who_comes_back() {
 
     let dead = nodes.remove(3);
     let (address, seed) = (dead.address, nodes[0].address);
-    dead.gossip.stop();
+    drop(dead);
     let took = until_ring(&nodes.iter().collect::<Vec<_>>(), &["a", "b", "c", "e"]);
     println!("a death is known to 4 survivors after {took:?}");
     let status = nodes[0].status();
@@ -165,7 +165,7 @@ fn nodes_find_each_other_by_one_seed_and_see_who_dies_and_who_comes_back() {
     until_some("forgotten death", || nodes[0].status().dead.is_empty().then_some(()));
 
     // Elsewhere, before its death is known.
-    nodes.pop().unwrap().gossip.stop();
+    drop(nodes.pop());
     nodes.push(start("d", 3, &[seed]));
     let moved = nodes[4].address;
     until_some("new address", || {
@@ -312,11 +312,55 @@ fn the_dead_are_forgotten_after_their_time() {
 }
 
 #[test]
+fn who_says_farewell_is_gone_at_once() {
+    // Its silence would say so after a minute.
+    let patient = |config: &mut GossipConfig| config.silence_min = Duration::from_secs(600);
+    let first = try_start(any(), "a", 1, &[], patient).unwrap();
+    let second = try_start(any(), "b", 1, &[first.address], patient).unwrap();
+    let third = try_start(any(), "c", 1, &[first.address], patient).unwrap();
+    until_ring(&[&first, &second, &third], &["a", "b", "c"]);
+    let address = second.address;
+    second.gossip.leave();
+    until_ring(&[&first, &third], &["a", "c"]);
+    assert!(first.view().member("b").is_some(), "it leaves, and is there");
+    second.gossip.stop();
+    until_some("end", || {
+        [&first, &third]
+            .iter()
+            .all(|node| node.view().member("b").is_none())
+            .then_some(())
+    });
+    // A later life is another matter.
+    let again = try_start(address, "b", 2, &[first.address], patient).unwrap();
+    until_ring(&[&first, &third, &again], &["a", "b", "c"]);
+}
+
+#[test]
+fn who_starts_again_without_seeds_is_found_by_those_who_knew_it() {
+    let mut nodes = cluster(3);
+    let founder = nodes.remove(0);
+    let address = founder.address;
+    drop(founder);
+    until_ring(&[&nodes[0], &nodes[1]], &["b", "c"]);
+    let again = try_start(address, "a", 2, &[], |_| {}).unwrap();
+    until_ring(&[&again, &nodes[0], &nodes[1]], &["a", "b", "c"]);
+}
+
+#[test]
+fn a_joiner_becomes_ready_though_all_others_have_died_meanwhile() {
+    let first = start("a", 1, &[]);
+    let joiner = try_start(any(), "b", 1, &[first.address], |_| {}).unwrap();
+    until_some("acquaintance", || (joiner.status().remembered == 2).then_some(()));
+    drop(first);
+    until_ring(&[&joiner], &["b"]);
+}
+
+#[test]
 fn a_generation_is_above_that_of_a_former_self_whatever_the_clock_says() {
     let first = start("a", 1, &[]);
     let former = start("b", 5_000, &[first.address]);
     until_ring(&[&first], &["a", "b"]);
-    former.gossip.stop();
+    drop(former);
     let again = start("b", 4_000, &[first.address]);
     assert_eq!(again.gossip.me().generation, 5_001);
 }

@@ -2,7 +2,7 @@
 //!
 //! A datagram is [`FORMAT`], a kind, and a body. What does not open, or is none of these, is counted and dropped.
 
-use super::names::{Answer, Question, Register};
+use super::names::{Answer, Farewell, Question, Register};
 use crate::metrics::{Counter, SharedCounter};
 use async_trait::async_trait;
 use chitchat::transport::{Socket, Transport};
@@ -62,6 +62,7 @@ pub(super) enum Datagram {
     Gossip(ChitchatMessage),
     Question(Question),
     Answer(Answer),
+    Farewell(Farewell),
 }
 
 /// What a datagram carries besides chitchat's messages.
@@ -69,6 +70,7 @@ pub(super) enum Datagram {
 enum Own {
     Question(Question),
     Answer(Answer),
+    Farewell(Farewell),
 }
 
 const GOSSIP: u8 = 0;
@@ -85,6 +87,7 @@ impl Datagram {
             }
             Self::Question(question) => Own::Question(question.clone()),
             Self::Answer(answer) => Own::Answer(answer.clone()),
+            Self::Farewell(farewell) => Own::Farewell(farewell.clone()),
         };
         bytes.push(OWN);
         // Text and numbers only.
@@ -101,6 +104,7 @@ impl Datagram {
             [FORMAT, OWN, body @ ..] => Some(match serde_json::from_slice(body).ok()? {
                 Own::Question(question) => Self::Question(question),
                 Own::Answer(answer) => Self::Answer(answer),
+                Own::Farewell(farewell) => Self::Farewell(farewell),
             }),
             _ => None,
         }
@@ -212,6 +216,8 @@ pub(super) struct GossipTransport {
     pub(super) register: Arc<Register>,
     /// Takes answers to questions of this node.
     pub(super) answers: mpsc::Sender<(SocketAddr, Answer)>,
+    /// Takes farewells.
+    pub(super) farewells: mpsc::Sender<Farewell>,
 }
 
 #[async_trait]
@@ -221,6 +227,7 @@ impl Transport for GossipTransport {
             wire: Arc::clone(&self.wire),
             register: Arc::clone(&self.register),
             answers: self.answers.clone(),
+            farewells: self.farewells.clone(),
             buffer: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
         }))
     }
@@ -230,6 +237,7 @@ struct GossipSocket {
     wire: Arc<Wire>,
     register: Arc<Register>,
     answers: mpsc::Sender<(SocketAddr, Answer)>,
+    farewells: mpsc::Sender<Farewell>,
     buffer: Box<[u8]>,
 }
 
@@ -252,6 +260,10 @@ impl Socket for GossipSocket {
                 // Nobody waits for an answer that does not fit.
                 (from, Datagram::Answer(answer)) => {
                     let _ = self.answers.try_send((from, answer));
+                }
+                // Without it, the silence says the same a second later.
+                (_, Datagram::Farewell(farewell)) => {
+                    let _ = self.farewells.try_send(farewell);
                 }
             }
         }

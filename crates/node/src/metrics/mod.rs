@@ -162,6 +162,12 @@ pub struct WorkerCounters {
     pub peer_bytes_out: Counter,
     /// Frames of kinds that this version does not know.
     pub peer_unknown_kinds: Counter,
+    /// Messages of peers about slots that make no sense.
+    pub peer_nonsense: Counter,
+    /// Buckets of which this node owes something to other nodes, or may.
+    pub journal_buckets: Counter,
+    /// Tokens that it owed and has forgotten, since there was no room for them.
+    pub journal_tokens_dropped: Counter,
     peer_refusals: [Counter; Refusal::REASONS.len()],
     limit_hits: [Counter; Bound::COUNT],
 }
@@ -223,6 +229,9 @@ impl WorkerCounters {
             peer_bytes_in: Counter::default(),
             peer_bytes_out: Counter::default(),
             peer_unknown_kinds: Counter::default(),
+            peer_nonsense: Counter::default(),
+            journal_buckets: Counter::default(),
+            journal_tokens_dropped: Counter::default(),
             peer_refusals: std::array::from_fn(|_| Counter::default()),
             limit_hits: std::array::from_fn(|_| Counter::default()),
         }

@@ -314,6 +314,24 @@ impl Metrics {
             "Messages of kinds that this version does not know.",
             self.sum(|worker| &worker.peer_unknown_kinds),
         );
+        text.single(
+            "tollgate_peer_nonsense_total",
+            Counter,
+            "Messages of other nodes about slots that make no sense.",
+            self.sum(|worker| &worker.peer_nonsense),
+        );
+        text.single(
+            "tollgate_journal_buckets",
+            Gauge,
+            "Buckets of which the node has admitted what another may not know of.",
+            self.sum(|worker| &worker.journal_buckets),
+        );
+        text.single(
+            "tollgate_journal_tokens_dropped_total",
+            Counter,
+            "Tokens that were admitted, that another does not know of, and that were forgotten for want of room.",
+            self.sum(|worker| &worker.journal_tokens_dropped),
+        );
         let name = "tollgate_peer_refused_total";
         text.family(
             name,

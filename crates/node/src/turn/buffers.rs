@@ -3,7 +3,7 @@
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
 use tokio::sync::oneshot;
-use tollgate_commands::{CheckQueue, LastCommand, Warmer};
+use tollgate_commands::{CheckQueue, Face, LastCommand, Warmer};
 
 /// Bytes that one read takes at most: what bounds a turn.
 const READ_BYTES: usize = 64 * 1024;
@@ -25,6 +25,8 @@ pub struct TurnBuffers {
     /// Commands that may be left to be run with those of others: all that came so far, or none.
     pub(super) joining: Batch,
     pub(super) last_command: LastCommand,
+    /// The face whose commands that is of.
+    pub(super) face: Face,
     pub(super) warmer: Warmer,
     pub(super) order: Order,
     /// For each worker, and then each peer: commands that go there with the next send.
@@ -61,6 +63,7 @@ impl TurnBuffers {
             queue: CheckQueue::default(),
             joining: Batch::default(),
             last_command: LastCommand::default(),
+            face: Face::Default,
             warmer: Warmer::default(),
             order: Order::default(),
             outgoing,
