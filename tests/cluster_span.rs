@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tollgate_suite::{Client, Node, Value, until, until_blocked};
+use tollgate_suite::{Client, Node, Value, until, until_blocked, until_hit};
 
 /// A node of a cluster: the first, or one that joins another.
 fn start(name: &str, workers: &str, seed: Option<&Node>) -> Node {
@@ -592,4 +592,109 @@ fn the_keys_of_a_killed_borrower_are_free_again() {
     for key in 0..KEYS {
         assert_eq!(client.line(&format!("GET held:{key}")).text(), "before");
     }
+}
+
+#[test]
+fn what_cannot_be_lent_is_an_error_by_name_and_leaves_nothing_behind() {
+    let bounds = [
+        "limits.lent_ms=1000",
+        "limits.lent_key_bytes=65536",
+        "limits.keys_wait_ms=400",
+        "limits.lent_keys=50",
+    ];
+    let mut args = vec!["--workers", "1", "--set", "script.budget_ms=30000"];
+    args.extend(bounds.iter().flat_map(|bound| ["--set", bound]));
+    let a = start_with(&[&args[..], &["--name", "a"]].concat(), None);
+    let b = start_with(&[&args[..], &["--name", "b"]].concat(), Some(&a));
+    until_spread(&[&a, &b]);
+    let (mut at_a, mut at_b) = (a.client(), b.client());
+    let keys: Vec<String> = (0..8).map(|key| format!("key:{key}")).collect();
+    let all = keys.join(" ");
+    for key in &keys {
+        assert_eq!(at_b.line(&format!("SET {key} before")).text(), "OK");
+    }
+
+    // A key that is too large, wherever it is.
+    for client in [&mut at_a, &mut at_b] {
+        client.command(&["SET", "large", &"x".repeat(100_000)]);
+    }
+    let mget = format!("MGET large {all}");
+    let replies = [at_a.line(&mget), at_b.line(&mget)];
+    let refused: Vec<&Value> = replies.iter().filter(|reply| reply.is_error()).collect();
+    assert_eq!(refused.len(), 1, "one of them has it: {refused:?}");
+    assert_eq!(refused[0].error(), "ERR a key is too large to be lent to another node");
+
+    // More keys than are lent at one time.
+    let many: Vec<String> = (0..300).map(|key| format!("many:{key}")).collect();
+    let reply = at_a.line(&format!("MGET {}", many.join(" ")));
+    assert_eq!(reply.error(), "BUSY too many keys are lent to other nodes");
+
+    // Keys that are in use for longer than anybody waits, and after that for longer than they are lent.
+    let busy = "for i = 1, #KEYS do redis.call('SET', KEYS[i], 'after') end local start = os.clock() while os.clock() - start < 3 do end";
+    let mut eval = vec!["EVAL".to_owned(), busy.to_owned(), keys.len().to_string()];
+    eval.extend(keys.iter().cloned());
+    at_a.send(&eval);
+    until("keys are lent", || {
+        b.metric("tollgate_keys_lent ").is_some_and(|lent| lent > 0.0)
+    });
+    until("the keys of the other node are free", || {
+        b.metric("tollgate_keys_lent ") == Some(0.0)
+    });
+    let free = keys
+        .iter()
+        .filter(|key| at_b.line(&format!("GET {key}")).text() == "before")
+        .count();
+    assert!(free > 0, "{free}");
+    let torn_error =
+        "CLUSTERDOWN a node that has lent keys has not taken them back; the command may have been done in part";
+    assert_eq!(at_a.receive().error(), torn_error);
+    assert_eq!(torn(&[&a]), 1.0);
+    until_hit(&b, "lent_ms", 1.0);
+    until_hit(&b, "lent_keys", 1.0);
+    let too_large = "tollgate_limit_hit_total{limit=\"lent_key_bytes\"";
+    until("it is counted", || {
+        [&a, &b]
+            .iter()
+            .any(|node| node.metric(too_large).is_some_and(|hits| hits > 0.0))
+    });
+    until_nothing_is_lent(&[&a, &b]);
+}
+
+#[test]
+fn who_needs_keys_that_another_run_has_waits_for_them() {
+    let args = [
+        "--workers",
+        "1",
+        "--set",
+        "script.budget_ms=30000",
+        "--set",
+        "limits.keys_wait_ms=20000",
+    ];
+    let a = start_with(&[&args[..], &["--name", "a"]].concat(), None);
+    let b = start_with(&[&args[..], &["--name", "b"]].concat(), Some(&a));
+    until_spread(&[&a, &b]);
+    let (mut at_a, mut at_b, mut third) = (a.client(), b.client(), b.client());
+    let keys: Vec<String> = (0..8).map(|key| format!("key:{key}")).collect();
+    let all = keys.join(" ");
+    let busy = "local start = os.clock() while os.clock() - start < 0.5 do end for i = 1, #KEYS do redis.call('SET', KEYS[i], 'x') end";
+    let mut eval = vec!["EVAL".to_owned(), busy.to_owned(), keys.len().to_string()];
+    eval.extend(keys.iter().cloned());
+    at_a.send(&eval);
+    until("keys are lent", || {
+        b.metric("tollgate_keys_lent ").is_some_and(|lent| lent > 0.0)
+    });
+    at_b.send(&format!("MGET {all}").split(' ').collect::<Vec<_>>());
+    third.send(&["FLUSHALL"]);
+    let values = at_b.receive();
+    let is_whole = |value: &str| {
+        values
+            .items()
+            .iter()
+            .all(|item| !item.is_null() && item.text() == value)
+    };
+    // All after the script, or, if FLUSHALL came between, what that has left: nothing of one node.
+    assert!(is_whole("x") || values.items().iter().any(Value::is_null), "{values:?}");
+    assert_eq!(third.receive().text(), "OK");
+    assert!(!at_a.receive().is_error());
+    until_nothing_is_lent(&[&a, &b]);
 }

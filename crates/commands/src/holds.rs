@@ -86,6 +86,11 @@ impl Loan {
             content,
         }
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self.content, Content::Nothing)
+    }
 }
 
 impl Hold {

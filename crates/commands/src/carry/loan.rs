@@ -343,7 +343,7 @@ mod tests {
                 pieces.last_mut().unwrap().truncate(cut);
                 // A bucket that is cut off before it begins is none.
                 if let Ok(loan) = read(shard, Space::Db(0), key, &pieces) {
-                    assert!(matches!(loan.content, Content::Nothing), "{cut}");
+                    assert!(loan.is_nothing(), "{cut}");
                 }
             }
         }
