@@ -368,18 +368,6 @@ impl Shard {
         self.interest.has_changed(space, bytes)
     }
 
-    /// Removes what the guests of a run hold, of one database or of all and the rules.
-    pub fn empty_guests(&mut self, run: RunId, db: Option<u8>) {
-        for (space, bytes) in self.guests(run) {
-            if db.is_none_or(|db| space == Space::Db(db))
-                && let Ok(key) = self.bucket_key(space, &bytes)
-                && self.remove_unnoted(&key)
-            {
-                self.note_change(&key);
-            }
-        }
-    }
-
     /// Frees what a loan holds that nobody wants.
     pub fn drop_loan(&mut self, loan: Loan) {
         if let Content::Value(taken) = loan.content {

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tollgate_commands::{
-    CheckQueue, CommandError, ConnectionCall, Env, Face, Flow, KeyNeed, KeyspaceCommand, LibraryChange, Needs,
-    NodeView, Published, Run, ScriptCommand, ScriptStep, Session, Shard, ShownSource, Spec, Step, Transaction, UndoLog,
-    Wait, WatchMark, Watching, WorkerCommand, is_shown, write_shown,
+    CheckQueue, CommandError, ConnectionCall, Env, Face, Flow, KeyNeed, LibraryChange, Needs, NodeView, Published, Run,
+    ScriptCommand, ScriptStep, Session, Shard, ShownSource, Spec, Step, Transaction, UndoLog, Wait, WatchMark,
+    Watching, WorkerCommand, is_shown, write_shown,
 };
 use tollgate_protocol::{Proto, ReplyWriter, Request};
 use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space, slot_of};
@@ -178,6 +178,8 @@ impl Worker {
         {
             return error.write(out, env.proto);
         }
+        self.know_scripts(&transaction).await;
+        let libraries = self.node.functions.newest_change();
         let mut answered = Answered::default();
         for round in 0.. {
             if let Err(error) = keys.take(wanted.clone()).await {
@@ -197,6 +199,7 @@ impl Worker {
                 now_us,
                 shown: self.node.is_monitored().then(Vec::new),
                 answered: &mut answered,
+                wanted: &wanted,
             };
             session.published = exec.logs.is_some().then(Vec::new);
             session.library_changes = exec.logs.is_some().then(Vec::new);
@@ -214,6 +217,7 @@ impl Worker {
             let Err(needs) = needs else {
                 published.iter().for_each(|published| published.send(&*self.node));
                 logs.into_iter().for_each(|log| keys.shard().borrow_mut().commit(log));
+                self.tell_libraries(libraries).await;
                 if let Err(error) = keys.finish().await {
                     out.truncate(start);
                     error.write(out, proto);
@@ -232,9 +236,10 @@ impl Worker {
             keys.give_back();
             self.counters().script_restarts.add(1);
             match needs {
-                Needs::Key(need) if round < ROUNDS_MAX => wanted.push(need),
-                Needs::Key(_) => return CommandError::TryAgain.write(out, env.proto),
-                Needs::Node(_) => {
+                Stop::Needs(Needs::Key(need)) if round < ROUNDS_MAX => wanted.push(need),
+                Stop::Needs(Needs::Key(_)) => return CommandError::TryAgain.write(out, env.proto),
+                Stop::Failed(error) => return error.write(out, env.proto),
+                Stop::Needs(Needs::Node(_)) => {
                     let refused = "KEYS, SCAN and the like are not possible for a script in a transaction on a node with several workers, or \
                                    with keys of several nodes";
                     return CommandError::Refused(refused).write(out, env.proto);
@@ -296,6 +301,16 @@ struct Exec<'a> {
     /// What monitors are to read, if there are monitors.
     shown: Option<Vec<u8>>,
     answered: &'a mut Answered,
+    /// Its keys.
+    wanted: &'a [KeyNeed],
+}
+
+/// Why EXEC does not go on.
+enum Stop {
+    /// A script needs more keys: all is taken back, and it starts again.
+    Needs(Needs),
+    /// It has lost its keys.
+    Failed(CommandError),
 }
 
 /// The replies to commands about the connection and the server, which are not taken back when a transaction starts again: they are not
@@ -306,7 +321,7 @@ struct Answered(HashMap<usize, (Vec<u8>, u8, Proto)>);
 
 impl Exec<'_> {
     /// Runs all commands and writes the reply, unless a script needs more keys.
-    async fn run(&mut self, transaction: &Transaction, session: &mut Session, out: &mut Vec<u8>) -> Result<(), Needs> {
+    async fn run(&mut self, transaction: &Transaction, session: &mut Session, out: &mut Vec<u8>) -> Result<(), Stop> {
         ReplyWriter::new(out, session.proto).array(transaction.commands.len());
         let slow_from = self.worker.node.slow_from();
         let mut since = Instant::now();
@@ -324,6 +339,12 @@ impl Exec<'_> {
                     if let Some((reply, db, proto)) = self.answered.0.get(&index) {
                         out.extend_from_slice(reply);
                         (session.db, session.proto) = (*db, *proto);
+                    }
+                }
+                Run::Connection(_) if session.published.is_none() && self.worker.wide(spec).is_some() => {
+                    if let Some(wide) = self.worker.wide(spec) {
+                        let command = (spec, request);
+                        self.worker.run_everywhere(wide, session, &env, command, out).await;
                     }
                 }
                 Run::Connection(run) => {
@@ -345,12 +366,15 @@ impl Exec<'_> {
                     }
                 }
                 Run::Keyspace(command) => {
-                    keyspace::run(self.worker, &env, command, request, out).await;
-                    if self.keys.are_abroad() && command.empties() {
-                        // What it has borrowed is of the database, too.
-                        let all = matches!(command, KeyspaceCommand::FlushAll);
-                        let db = (!all).then_some(env.db);
-                        self.keys.shard().borrow_mut().empty_guests(self.keys.run(), db);
+                    let gives_way = command.empties() && self.keys.are_abroad();
+                    if gives_way {
+                        self.give_way().await?;
+                    }
+                    let has_node = self.keys.has_node();
+                    keyspace::run(self.worker, &env, (command, session.face), request, out, has_node).await;
+                    if gives_way {
+                        let taken = self.keys.take(self.wanted.to_vec()).await;
+                        taken.map_err(Stop::Failed)?;
                     }
                 }
                 Run::Script(command) => {
@@ -386,6 +410,15 @@ impl Exec<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Gives its keys back for a flush, since no node empties itself while somebody has keys of it. What was done so far stands.
+    async fn give_way(&mut self) -> Result<(), Stop> {
+        if let Some(logs) = &mut self.logs {
+            let mut shard = self.keys.shard().borrow_mut();
+            logs.drain(..).for_each(|log| shard.commit(log));
+        }
+        self.keys.finish().await.map_err(Stop::Failed)
     }
 
     /// Lets others run if this has had its slice: its keys are held. Answers when that was looked at.
@@ -440,7 +473,7 @@ impl Exec<'_> {
         env: &Env,
         request: Request<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(Vec<Published>, Option<LibraryChange>), Needs> {
+    ) -> Result<(Vec<Published>, Option<LibraryChange>), Stop> {
         let before_bytes = self.log_bytes();
         let made = self.worker.prepare_script(env, command, request, self.keys.run());
         let mut run = match made {
@@ -457,7 +490,7 @@ impl Exec<'_> {
             match step {
                 ScriptStep::Done => break,
                 ScriptStep::Yield => tokio::task::yield_now().await,
-                ScriptStep::Needs(needs) => return Err(needs),
+                ScriptStep::Needs(needs) => return Err(Stop::Needs(needs)),
             }
         }
         if let Some(logs) = &mut self.logs {
