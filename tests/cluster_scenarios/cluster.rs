@@ -83,7 +83,9 @@ impl Cluster {
 
     /// A node; it was started.
     pub fn node(&self, name: &str) -> &Node {
-        self.nodes.get(name).unwrap_or_else(|| panic!("there is no node {name}"))
+        self.nodes
+            .get(name)
+            .unwrap_or_else(|| panic!("there is no node {name}"))
     }
 
     /// Names of the nodes, those among them that were stopped by a signal.
@@ -102,7 +104,10 @@ impl Cluster {
 
     /// Starts a node again that has ended, at its old addresses.
     pub fn start_again(&mut self, name: &str) {
-        let node = self.nodes.remove(name).unwrap_or_else(|| panic!("there was no node {name}"));
+        let node = self
+            .nodes
+            .remove(name)
+            .unwrap_or_else(|| panic!("there was no node {name}"));
         let args = self.args_of(name, node.peer().map(|peer| peer.port()));
         self.took(name, node.restart_with(args));
     }
@@ -118,7 +123,12 @@ impl Cluster {
             Some(network) => (network.place(name), HOST),
             None => (peer_port.unwrap_or(0), "127.0.0.1"),
         };
-        let mut args = vec!["--name".to_owned(), name.to_owned(), "--workers".to_owned(), "1".to_owned()];
+        let mut args = vec![
+            "--name".to_owned(),
+            name.to_owned(),
+            "--workers".to_owned(),
+            "1".to_owned(),
+        ];
         args.extend(["--peer".to_owned(), format!("127.0.0.1:{port}")]);
         if self.network.is_some() {
             args.extend(["--advertise".to_owned(), host.to_owned()]);
@@ -151,7 +161,11 @@ impl Cluster {
             if spread && all.iter().sum::<f64>() == 16_384.0 && names.iter().map(astray).sum::<f64>() == 0.0 {
                 break;
             }
-            assert!(started.elapsed() < PATIENCE, "the slots of {names:?} are not where they belong: {all:?}\n{}", self.logs());
+            assert!(
+                started.elapsed() < PATIENCE,
+                "the slots of {names:?} are not where they belong: {all:?}\n{}",
+                self.logs()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(IN_STEP);
@@ -159,7 +173,10 @@ impl Cluster {
 
     /// What the nodes have printed.
     pub fn logs(&self) -> String {
-        let logs = self.nodes.iter().map(|(name, node)| format!("--- {name}:\n{}", node.log()));
+        let logs = self
+            .nodes
+            .iter()
+            .map(|(name, node)| format!("--- {name}:\n{}", node.log()));
         logs.collect()
     }
 
@@ -255,7 +272,9 @@ impl Cluster {
     }
 
     fn node_mut(&mut self, name: &str) -> &mut Node {
-        self.nodes.get_mut(name).unwrap_or_else(|| panic!("there is no node {name}"))
+        self.nodes
+            .get_mut(name)
+            .unwrap_or_else(|| panic!("there is no node {name}"))
     }
 
     /// Forgets a node that has ended.

@@ -32,11 +32,19 @@ impl SecondClient {
             println!("without redis-py: SCENARIO_PYTHON is not set");
             return None;
         };
-        let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/cluster_scenarios/second_client.py"].iter().collect();
+        let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/cluster_scenarios/second_client.py"]
+            .iter()
+            .collect();
         let now = clock_gettime(ClockId::Monotonic);
         let now_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000;
         let began_us = now_us - began.elapsed().as_micros() as u64;
-        let numbers = [quota.limit, quota.window.as_millis() as u64, quota.burst, RATE.into(), began_us];
+        let numbers = [
+            quota.limit,
+            quota.window.as_millis() as u64,
+            quota.burst,
+            RATE.into(),
+            began_us,
+        ];
         let mut child = Command::new(python)
             .arg(script)
             .args(numbers.map(|number| number.to_string()))
@@ -109,7 +117,12 @@ fn read(seen: &serde_json::Value) -> Records {
         let of_node = records.latencies_us.entry(text(&latency[0])).or_default();
         of_node.push((number(&latency[1]), number(&latency[2]) as u32));
     }
-    let pairs = |name: &str| list(name).iter().map(|pair| (number(&pair[0]), number(&pair[1]))).collect();
+    let pairs = |name: &str| {
+        list(name)
+            .iter()
+            .map(|pair| (number(&pair[0]), number(&pair[1])))
+            .collect()
+    };
     records.lost = pairs("lost");
     records.doubled = pairs("doubled");
     records.others = number(&seen["others"]);
