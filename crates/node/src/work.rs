@@ -50,6 +50,8 @@ pub enum Work {
     Closing(u16),
     /// It has not begun: its keys are in that place, which is no worker of this node.
     Elsewhere(usize),
+    /// It has not begun: this node does not know its script, which others may know.
+    UnknownScript,
     /// It has begun, on keys that it holds.
     Rest(Box<dyn Rest>, Keys),
     /// A script.
@@ -69,7 +71,7 @@ impl Work {
     /// Whether it waits for others: for a key that somebody else has, for a slot, for another node. Nothing of it is done then.
     pub fn waits(&self) -> bool {
         match self {
-            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) => true,
+            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) | Self::UnknownScript => true,
             Self::Script(script) => script.needs.is_some(),
             Self::Ready | Self::Borrow | Self::Rest(..) => false,
         }
@@ -118,6 +120,9 @@ impl Worker {
                         true => Ran::Done,
                         false => Ran::Later(Work::Script(Box::new(script))),
                     },
+                    Err(CommandError::NoScript) if self.may_ask_for_script(request.arg(1)) => {
+                        Ran::Later(Work::UnknownScript)
+                    }
                     Err(error) => {
                         error.write(out, env.proto);
                         Ran::Done
@@ -199,6 +204,10 @@ impl Worker {
                         // Nobody decides for it, as far as is known.
                         false => Work::Elsewhere(self.node.workers()),
                     };
+                }
+                Work::UnknownScript => {
+                    self.ask_for_script(request.arg(1)).await;
+                    work = Work::of(self.whereabouts(spec, request));
                 }
                 Work::Elsewhere(place) => {
                     self.forward_alone(place, &env, spec, request, out).await;
