@@ -328,6 +328,8 @@ fn transactions_scripts_and_channels_are_at_the_node_of_their_slot() {
     assert_eq!(at_a.line(&format!("SPUBLISH {here} hello")).int(), 1);
     assert_eq!(listener.receive().items()[2].text(), "hello");
     assert!(moved(&at_b.line(&format!("SPUBLISH {here} hello"))).is_some());
+    assert_eq!(at_a.line(&format!("PUBSUB SHARDNUMSUB {here}")).items()[1].int(), 1);
+    assert_eq!(at_b.line(&format!("PUBSUB SHARDNUMSUB {here}")).items()[1].int(), 0);
     // Blocking commands.
     assert_eq!(moved(&at_a.line(&format!("BLPOP {there} 1"))).map(|(_, to)| to), to_b);
 }
