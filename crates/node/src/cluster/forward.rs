@@ -220,10 +220,7 @@ impl Worker {
                     self.counters().limit_hit(Bound::PeerFrameBytes);
                 }
                 open.missed.extend(sent.peer);
-                let left = open.take(commands, Err(error));
-                // The next attempt would fail as soon as this one.
-                open.waits |= left.iter().any(|&index| class_of(&open.batch, index) == Class::Other);
-                return Err(left);
+                return Err(open.take_failure(commands, error));
             }
         };
         let Some(peer) = sent.peer else {
@@ -289,11 +286,13 @@ impl Worker {
                     open.missed.push(peer);
                 }
             }
-            Err(PeerError::Refused) => {
-                links.circuits.borrow_mut().refused(&peer, self.node.clock.now_us());
+            Err(error) => {
+                if *error == PeerError::Refused {
+                    links.circuits.borrow_mut().refused(&peer, self.node.clock.now_us());
+                }
                 open.missed.push(peer);
+                return Err(open.take_failure(commands, *error));
             }
-            Err(_) => open.missed.push(peer),
         }
         Err(open.take(commands, answer))
     }
@@ -307,7 +306,9 @@ impl Worker {
 
     /// Sends commands to whoever decides them now. Answers which of them have no reply yet.
     async fn settle(self: &Rc<Self>, open: &mut Open, left: &[u32]) -> Vec<u32> {
-        if std::mem::take(&mut open.waits) {
+        // Checks do not wait for what only the holder can do.
+        let are_others = left.iter().all(|&index| class_of(&open.batch, index) == Class::Other);
+        if are_others && std::mem::take(&mut open.waits) {
             let most = if open.hops < AGREE_HOPS { AGREE } else { AGAIN };
             self.until_changed(most).await;
         }
