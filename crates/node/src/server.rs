@@ -214,7 +214,7 @@ fn listen(key: &'static str, address: &ListenAddress, config: &Config) -> Result
 }
 
 pub(crate) fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
-    /// Orders besides one for each connection: kills and the drain.
+    /// Orders besides one for each connection: kills, and connections of peers.
     const OTHER_ORDERS: usize = 64;
     let mut outboxes = Outboxes {
         mailboxes: Vec::new(),
