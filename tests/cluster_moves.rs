@@ -253,7 +253,7 @@ fn scenario_slots_move_while_their_keys_are_written_and_held_and_a_node_dies() {
                 assert_eq!(client.command(&["GET", &key]).text(), round.to_string());
             }
         };
-        [at_a, at_b, at_c].map(expect_all);
+        [at_a, at_b, at_c].into_iter().for_each(expect_all);
         // What has changed is with the heirs some 20 ms later.
         std::thread::sleep(Duration::from_millis(500));
         let stop_loosely = &stop_loosely;
@@ -263,8 +263,10 @@ fn scenario_slots_move_while_their_keys_are_written_and_held_and_a_node_dies() {
         c.kill();
         until_spread(&[&a, &b]);
         stop_loosely.store(true, Ordering::Relaxed);
-        loose.map(|load| load.join().expect("a load"));
-        [at_a, at_b].map(expect_all);
+        for load in loose {
+            load.join().expect("a load");
+        }
+        [at_a, at_b].into_iter().for_each(expect_all);
         // Nothing stays held, or closed.
         let mut client = Client::connect(at_b);
         for key in keys.iter().flat_map(|keys| (0..KEYS).map(|index| keys.key(index))) {

@@ -17,19 +17,31 @@ mod frame;
 mod gossip;
 mod handshake;
 mod hello;
+mod interest;
 mod keys;
+mod keyspace;
+mod lend;
+mod libraries;
 mod message;
 mod operate;
+mod pubsub;
+mod scripts;
 mod slot;
 
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HEADER_BYTES, SEAL_BYTES};
 pub use gossip::{GossipRefusal, Sealer, TIME_WINDOW};
 pub use handshake::{Established, Handshake, Progress};
 pub use hello::{HELLO_BYTES_MAX, Hello, Local, NONCE_BYTES, Refusal, Versions};
+pub use interest::{Await, AwaitAct, Called, Noted, Outcome, Watch, WatchAct};
 pub use keys::Secret;
+pub use keyspace::{Keyspace, KeyspaceDone, KeyspaceOutcome, KeyspaceStep, ScanPlace};
+pub use lend::{GiveBack, GivenBack, Lend, Lent, LentOutcome, Part, Piece, Wanted, Within};
+pub use libraries::{Libraries, LibrariesAnswer, LibraryChange, LibraryVersion};
 pub use message::{
     Forward, Holder, Kind, Message, MessageError, NotAnswered, Pong, Probe, Replies, Run, Why, read_message,
     write_message,
 };
 pub use operate::{AskStatus, Drain, DrainBegun, NodeStatus, Trouble};
+pub use pubsub::{Listeners, ListenersOf, Listening, Publish, Published};
+pub use scripts::{Scripts, ScriptsAnswer, ScriptsAsk, ScriptsTold};
 pub use slot::{SlotMessages, append_slot_message};

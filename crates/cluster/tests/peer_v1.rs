@@ -11,9 +11,12 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use support::{Party, local, opener, secret};
 use tollgate_cluster::wire::{
-    AskStatus, Drain, DrainBegun, Forward, FrameReader, FrameWriter, Handshake, Holder, Kind, Message, NodeStatus,
-    NotAnswered, Pong, Probe, Replies, Run, SlotMessages, Trouble, Why, append_slot_message, read_message,
-    write_message,
+    AskStatus, Await, AwaitAct, Called, Drain, DrainBegun, Forward, FrameReader, FrameWriter, GiveBack, GivenBack,
+    Handshake, Holder, Keyspace, KeyspaceDone, KeyspaceOutcome, KeyspaceStep, Kind, Lend, Lent, LentOutcome, Libraries,
+    LibrariesAnswer, LibraryChange, LibraryVersion, Listeners, ListenersOf, Listening, Message, NodeStatus,
+    NotAnswered, Noted, Outcome, Part, Piece, Pong, Probe, Publish, Published, Replies, Run, ScanPlace, Scripts,
+    ScriptsAnswer, ScriptsAsk, ScriptsTold, SlotMessages, Trouble, Wanted, Watch, WatchAct, Why, Within,
+    append_slot_message, read_message, write_message,
 };
 use tollgate_cluster::{Epoch, Incarnation, slots};
 
@@ -116,6 +119,86 @@ fn replies() {
         not_answered: Vec::new(),
     };
     holds("replies_none", 2, &none, &mut Vec::new());
+}
+
+#[test]
+fn loans() {
+    let wanted = [
+        Wanted {
+            within: Within::Db(3),
+            key: b"k",
+        },
+        Wanted {
+            within: Within::Rule("free"),
+            key: b"\0\xff",
+        },
+    ];
+    let lend = Lend {
+        run: 1 << 48 | 7,
+        waits: true,
+        keys: wanted.to_vec(),
+    };
+    holds("lend", 3, &lend, &mut Vec::new());
+    let pieces = vec![
+        Piece { key: 0, bytes: b"" },
+        Piece {
+            key: 300,
+            bytes: b"\0\x01entries",
+        },
+    ];
+    let outcomes = [
+        LentOutcome::Lent {
+            clocks_us: vec![1_700_000_000_000_000, 0],
+            pieces: pieces.clone(),
+        },
+        LentOutcome::Busy,
+        LentOutcome::NotHere { slot: 16_383 },
+        LentOutcome::Refused { why: "ERR no" },
+    ];
+    for (number, outcome) in (0..).zip(outcomes) {
+        holds(&format!("lent_{number}"), 4, &Lent { outcome }, &mut Vec::new());
+    }
+    for (name, part) in [("more", Part::More), ("last", Part::Last), ("void", Part::Void)] {
+        let back = GiveBack {
+            run: 7,
+            pieces: pieces.clone(),
+            part,
+        };
+        holds(&format!("give_back_{name}"), 5, &back, &mut Vec::new());
+    }
+    holds("given_back", 6, &GivenBack { is_kept: true }, &mut Vec::new());
+}
+
+#[test]
+fn interest_in_keys() {
+    let key = b"k".as_slice();
+    for (name, act) in [
+        ("begin", WatchAct::Begin { db: 15, key }),
+        ("ask", WatchAct::Ask),
+        ("end", WatchAct::End),
+    ] {
+        holds(&format!("watch_{name}"), 1, &Watch { watch: 300, act }, &mut Vec::new());
+    }
+    for (name, act) in [
+        ("begin", AwaitAct::Begin { db: 0, key }),
+        ("call_next", AwaitAct::CallNext),
+        ("end", AwaitAct::End),
+    ] {
+        holds(
+            &format!("await_{name}"),
+            2,
+            &Await { waiter: 300, act },
+            &mut Vec::new(),
+        );
+    }
+    for (name, outcome) in [
+        ("yes", Outcome::Yes),
+        ("no", Outcome::No),
+        ("refused", Outcome::Refused { why: "ERR no" }),
+    ] {
+        holds(&format!("noted_{name}"), 3, &Noted { outcome }, &mut Vec::new());
+    }
+    holds("called", 0, &Called { waiter: u64::MAX }, &mut Vec::new());
 }
 
 #[test]
@@ -317,6 +400,173 @@ fn what_operators_ask() {
     holds("drain", 4, &Drain { undo: true }, &mut Vec::new());
     let refused = "no".into();
     holds("drain_begun", 4, &DrainBegun { refused }, &mut Vec::new());
+}
+
+#[test]
+fn keyspace_steps() {
+    let slots: &[u8] = &[1, 0, 0b1000_0001, 0xff];
+    let from = ScanPlace {
+        slot: 16_383,
+        position: 0x7fff_ffff,
+        mark: 255,
+    };
+    for (name, step) in [
+        ("keyspace_count", KeyspaceStep::Count { db: 0, slots }),
+        (
+            "keyspace_scan",
+            KeyspaceStep::Scan {
+                db: 15,
+                slots,
+                from,
+                count: 1_000,
+                pattern: Some(b"user:*"),
+                of_type: Some("string"),
+            },
+        ),
+        ("keyspace_random", KeyspaceStep::Random { db: 1 }),
+        ("keyspace_flush", KeyspaceStep::Flush { db: Some(3) }),
+        ("keyspace_flush_all", KeyspaceStep::Flush { db: None }),
+        ("keyspace_free", KeyspaceStep::Free),
+    ] {
+        holds(name, 1, &Keyspace { step }, &mut Vec::new());
+    }
+    for (name, done) in [
+        (
+            "keyspace_counted",
+            KeyspaceOutcome::Counted {
+                keys: 70_000,
+                missed: slots,
+            },
+        ),
+        (
+            "keyspace_scanned",
+            KeyspaceOutcome::Scanned {
+                keys: vec![b"user:1", b""],
+                looked_at: 300,
+                next: Some(from),
+                missed: &[0, 0],
+            },
+        ),
+        ("keyspace_picked", KeyspaceOutcome::Random { key: Some(b"k") }),
+        ("keyspace_flushed", KeyspaceOutcome::Flushed { slots }),
+        ("keyspace_freed", KeyspaceOutcome::Freed),
+        ("keyspace_busy", KeyspaceOutcome::Busy),
+    ] {
+        holds(name, 1, &KeyspaceDone { done }, &mut Vec::new());
+    }
+}
+
+#[test]
+fn published_messages_and_listeners() {
+    let publish = Publish {
+        channel: b"news",
+        message: b"\r\n",
+        sharded: false,
+    };
+    holds("publish", 1, &publish, &mut Vec::new());
+    let publish = Publish {
+        sharded: true,
+        ..publish
+    };
+    holds("publish_sharded", 0, &publish, &mut Vec::new());
+    holds("published", 1, &Published { receivers: 300 }, &mut Vec::new());
+    for (name, of) in [
+        (
+            "listeners_channels",
+            ListenersOf::Channels {
+                pattern: Some(b"n*"),
+                sharded: false,
+            },
+        ),
+        (
+            "listeners_counts",
+            ListenersOf::Counts {
+                channels: vec![b"a", b""],
+                sharded: true,
+            },
+        ),
+        ("listeners_patterns", ListenersOf::Patterns),
+    ] {
+        holds(name, 1, &Listeners { of }, &mut Vec::new());
+    }
+    let listening = Listening {
+        names: vec![b"news"],
+        counts: vec![0, 70_000],
+    };
+    holds("listening", 1, &listening, &mut Vec::new());
+}
+
+#[test]
+fn scripts() {
+    let sha1 = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    for (name, what) in [
+        ("scripts_load", ScriptsAsk::Load { text: b"return 1" }),
+        ("scripts_find", ScriptsAsk::Find { sha1 }),
+        (
+            "scripts_exist",
+            ScriptsAsk::Exist {
+                sha1s: vec![sha1, sha1],
+            },
+        ),
+        ("scripts_flush", ScriptsAsk::Flush),
+    ] {
+        holds(name, 1, &Scripts { what }, &mut Vec::new());
+    }
+    for (name, answer) in [
+        ("scripts_done", ScriptsTold::Done),
+        (
+            "scripts_found",
+            ScriptsTold::Found {
+                text: Some(b"return 1"),
+            },
+        ),
+        (
+            "scripts_known",
+            ScriptsTold::Known {
+                known: vec![true, false],
+            },
+        ),
+        ("scripts_not_done", ScriptsTold::NotDone),
+    ] {
+        holds(name, 1, &ScriptsAnswer { answer }, &mut Vec::new());
+    }
+}
+
+#[test]
+fn libraries() {
+    let version = LibraryVersion {
+        counter: 300,
+        node: "node-1",
+    };
+    let changes = vec![
+        LibraryChange {
+            name: "mylib",
+            version,
+            text: Some(b"#!lua name=mylib\n"),
+        },
+        LibraryChange {
+            name: "gone",
+            version: LibraryVersion { counter: 1, node: "" },
+            text: None,
+        },
+    ];
+    let libraries = Libraries {
+        flushed: version,
+        changes: changes.clone(),
+        known: Some(vec![("mylib", version)]),
+    };
+    holds("libraries", 1, &libraries, &mut Vec::new());
+    let told = Libraries {
+        known: None,
+        ..libraries
+    };
+    holds("libraries_told", 1, &told, &mut Vec::new());
+    let answer = LibrariesAnswer {
+        flushed: version,
+        changes,
+        more: true,
+    };
+    holds("libraries_answer", 1, &answer, &mut Vec::new());
 }
 
 #[test]

@@ -50,8 +50,17 @@ pub trait NodeView {
     /// The worker is too far behind.
     fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError>;
 
+    /// Whether there are other nodes in its cluster.
+    fn has_peers(&self) -> bool;
+
+    /// Sends a message to those who listen at other nodes, without waiting for anything.
+    fn publish_elsewhere(&self, channel: &[u8], message: &[u8], sharded: bool);
+
     /// The slots of each shard, in ascending order.
     fn shard_slots(&self) -> Arc<[Range<u16>]>;
+
+    /// Whether a slot is at this node, and not at another of its cluster.
+    fn has_slot(&self, slot: u16) -> bool;
 
     /// Bounds of commands over all keys.
     fn keyspace_limits(&self) -> KeyspaceLimits;

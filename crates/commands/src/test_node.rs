@@ -136,8 +136,18 @@ impl NodeView for TestNode {
         Ok(())
     }
 
+    fn has_peers(&self) -> bool {
+        false
+    }
+
+    fn publish_elsewhere(&self, _: &[u8], _: &[u8], _: bool) {}
+
     fn shard_slots(&self) -> Arc<[Range<u16>]> {
         std::iter::once(0..tollgate_store::SLOTS).collect()
+    }
+
+    fn has_slot(&self, _slot: u16) -> bool {
+        true
     }
 
     fn keyspace_limits(&self) -> KeyspaceLimits {

@@ -1,10 +1,14 @@
 //! The node as one of a cluster: where commands go, and what goes between the slot machines and the shards.
 
+mod asking;
+mod borrower;
 mod events;
 mod forward;
 mod instead;
+mod interest;
 mod keeper;
 mod lanes;
+mod lender;
 mod links;
 mod open;
 mod operate;
@@ -16,7 +20,10 @@ mod routes;
 mod seen;
 mod serve;
 mod store;
+mod wide;
 
+pub use asking::At;
+pub use borrower::{Abroad, Obstacle};
 pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
@@ -26,16 +33,21 @@ pub use queues::OpenQueue;
 pub use report::report;
 pub use routes::{Route, Routes};
 pub use serve::TOO_LARGE;
+pub use wide::{Outbound, SlotsDone, SlotsOp, Unanswered};
 
 use crate::gossip::{Gossip, GossipStatus, Home, Inputs};
 use crate::metrics::Counter;
 use crate::peers::PeerConfig;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::{Notify, watch};
 use tollgate_cluster::{Incarnation, MemberState, View};
 use tollgate_store::SLOTS;
 
+/// What a node must be to hold slots.
+const SERVES: u8 = 1;
+const HAS_LIBRARIES: u8 = 2;
 /// Names of peers that have numbers: as many as there are numbers.
 const NAMES_MAX: usize = 1 << 16;
 
@@ -58,6 +70,8 @@ pub struct Cluster {
     pub workers: Vec<WorkerSlots>,
     /// Names of peers by the numbers that routes have for them.
     names: RwLock<Vec<Arc<str>>>,
+    /// Of [`SERVES`] and [`HAS_LIBRARIES`].
+    prepared: AtomicU8,
     gossip: Mutex<Option<Gossip>>,
     inputs: watch::Sender<Inputs>,
     view: watch::Receiver<Arc<View>>,
@@ -100,6 +114,7 @@ impl Cluster {
             has_seeds,
             workers: (0..workers).map(|_| WorkerSlots::default()).collect(),
             names: RwLock::default(),
+            prepared: AtomicU8::new(0),
             inputs: gossip.inputs().clone(),
             view: gossip.view(),
             status: gossip.status(),
@@ -112,14 +127,32 @@ impl Cluster {
         self.view.clone()
     }
 
+    /// Whether there are other members.
+    pub fn has_peers(&self) -> bool {
+        self.view.borrow().members().len() > 1
+    }
+
     /// What gossip has to tell.
     pub fn status(&self) -> Arc<GossipStatus> {
         Arc::clone(&self.status.borrow())
     }
 
-    /// The node knows all that it must know to hold slots.
-    pub fn prepared(&self) {
-        self.inputs.send_modify(|inputs| inputs.prepared = true);
+    /// The node serves.
+    pub fn serves(&self) {
+        self.note_prepared(SERVES);
+    }
+
+    /// The node has the libraries of functions that others have, as far as those could be had.
+    pub fn has_libraries(&self) {
+        self.note_prepared(HAS_LIBRARIES);
+    }
+
+    /// With both it has all that it must have to hold slots.
+    fn note_prepared(&self, what: u8) {
+        let before = self.prepared.fetch_or(what, Ordering::AcqRel);
+        if before | what == SERVES | HAS_LIBRARIES {
+            self.inputs.send_modify(|inputs| inputs.prepared = true);
+        }
     }
 
     /// The node gives its slots away.
