@@ -163,3 +163,30 @@ fn who_waits_for_a_slot_of_any_worker_is_woken_when_it_opens() {
             .expect("it is told");
     });
 }
+
+#[test]
+fn replies_for_a_peer_take_no_more_memory_than_a_frame_and_every_write_is_done() {
+    with_worker(async |worker, inbox| {
+        tokio::task::spawn_local(crate::mailbox::run(Rc::clone(&worker), inbox.mailbox));
+        let ask = async |commands: &[&str]| {
+            let lane = Some(Lane::Peer(1, 1));
+            let replies = worker.node.post_batch(0, super::batch_of(&worker, commands), lane);
+            replies.unwrap().await.unwrap()
+        };
+        let value = "x".repeat(3 << 20);
+        ask(&[&format!("SET k {value}")]).await;
+        // Fifty times as much as a frame.
+        let commands: Vec<&str> = (0..500).map(|i| if i % 2 == 0 { "GET k" } else { "INCR n" }).collect();
+        let replies = ask(&commands).await;
+        let frame = worker.node.config.limits.peer_frame_bytes;
+        assert!(replies.bytes.len() < frame + 500 * crate::cluster::TOO_LARGE.len());
+        assert!(replies.bytes.capacity() < 4 * frame, "{}", replies.bytes.capacity());
+        let reply = |index: usize| replies.get(index).unwrap();
+        assert_eq!(reply(0).len(), value.len() + "$3145728\r\n\r\n".len());
+        assert_eq!(reply(498), crate::cluster::TOO_LARGE);
+        for index in 0..250 {
+            let counted = reply(2 * index + 1);
+            assert_eq!(counted, format!(":{}\r\n", index + 1).as_bytes());
+        }
+    });
+}

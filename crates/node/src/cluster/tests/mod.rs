@@ -113,24 +113,28 @@ async fn settle() {
 
 /// A batch of one command.
 fn batch(worker: &Worker, command: &str) -> Batch {
+    batch_of(worker, &[command])
+}
+
+/// A batch of commands.
+fn batch_of(worker: &Worker, commands: &[&str]) -> Batch {
     let mut batch = Batch::default();
     let mut scanner = Scanner::new(ScanLimits::default());
-    let words: Vec<&str> = command.split(' ').collect();
-    let mut text = format!("*{}\r\n", words.len());
-    for word in words {
-        text += &format!("${}\r\n{word}\r\n", word.len());
+    for command in commands {
+        let words: Vec<&str> = command.split(' ').collect();
+        let mut text = format!("*{}\r\n", words.len());
+        for word in words {
+            text += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        let Ok(Progress::Request { .. }) = scanner.next(text.as_bytes()) else {
+            panic!("{command:.40}");
+        };
+        let request = scanner.request(text.as_bytes());
+        let resolved = worker.node.commands.resolve(request, &mut LastCommand::default());
+        let (spec, _) = resolved.unwrap();
+        let env = worker.env(worker.node.clock.now_us(), 0, Proto::Resp2);
+        batch.push(spec, &env, request);
     }
-    let Ok(Progress::Request { .. }) = scanner.next(text.as_bytes()) else {
-        panic!("{command:.40}");
-    };
-    let request = scanner.request(text.as_bytes());
-    let (spec, _) = worker
-        .node
-        .commands
-        .resolve(request, &mut LastCommand::default())
-        .unwrap();
-    let env = worker.env(worker.node.clock.now_us(), 0, Proto::Resp2);
-    batch.push(spec, &env, request);
     batch
 }
 
