@@ -16,6 +16,7 @@ mod routes;
 mod seen;
 mod serve;
 mod store;
+mod unknown;
 mod wide;
 
 pub use instead::Standing;
