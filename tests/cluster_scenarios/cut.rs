@@ -81,7 +81,11 @@ fn scenario_what_both_sides_of_a_cut_gave_is_charged_once() {
     const BURST: i64 = 1_000;
     const COST: i64 = 10;
     /// At once, while others stand in; and later, when both sides have taken the slots of the other.
-    const MOMENTS: [Duration; 3] = [Duration::from_millis(500), Duration::from_millis(1_500), Duration::from_millis(5_500)];
+    const MOMENTS: [Duration; 3] = [
+        Duration::from_millis(500),
+        Duration::from_millis(1_500),
+        Duration::from_millis(5_500),
+    ];
     /// A holder keeps a journal for so long after all have come in sight, and charges what is in it to whoever has taken the slot, even if
     /// that one knows it.
     const JOURNALS_LINGER: Duration = Duration::from_secs(6);

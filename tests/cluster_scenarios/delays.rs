@@ -41,7 +41,10 @@ struct Watched {
 impl Delays {
     /// Watches nobody yet. Times count from `began`.
     pub fn watch_from(began: Instant) -> Self {
-        let (watched, waits) = (Arc::<Mutex<Vec<Watched>>>::default(), Arc::<Mutex<Vec<Wait>>>::default());
+        let (watched, waits) = (
+            Arc::<Mutex<Vec<Watched>>>::default(),
+            Arc::<Mutex<Vec<Wait>>>::default(),
+        );
         let over = Arc::new(AtomicBool::new(false));
         let began = Arc::new(Mutex::new(began));
         let thread = {
@@ -107,7 +110,9 @@ fn look_on(began: &Mutex<Instant>, watched: &Mutex<Vec<Watched>>, waits: &Mutex<
         let mut lengths = vec![(now - looked).saturating_sub(LOOK)];
         looked = now;
         watched.lock().retain_mut(|process| {
-            let Some(waited) = waited(process.pid) else { return false };
+            let Some(waited) = waited(process.pid) else {
+                return false;
+            };
             // A thread that ends takes its time with it.
             let before = process.waited.replace(waited).unwrap_or(waited);
             lengths.push(waited.saturating_sub(before));

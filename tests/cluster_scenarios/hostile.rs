@@ -82,13 +82,16 @@ fn refused(node: &Node, reason: &str) -> f64 {
 }
 
 fn gossip_refused(node: &Node) -> f64 {
-    node.metric("tollgate_gossip_datagrams_total{what=\"refused\"}").unwrap_or(0.0)
+    node.metric("tollgate_gossip_datagrams_total{what=\"refused\"}")
+        .unwrap_or(0.0)
 }
 
 /// Lines of the log with all of these words.
 fn logged(node: &Node, words: &[&str]) -> usize {
     let log = node.log();
-    log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    log.lines()
+        .filter(|line| words.iter().all(|word| line.contains(word)))
+        .count()
 }
 
 #[test]
@@ -100,7 +103,12 @@ fn scenario_peers_that_are_none_change_nothing() {
     cluster.begin(Plan::default());
     cluster.run_for(Duration::from_secs(1));
     let views = |cluster: &Cluster| ["a", "b", "c"].map(|name| cluster.node(name).metric("tollgate_views_total"));
-    let resident = |cluster: &Cluster| cluster.node("b").metric("process_resident_memory_bytes").expect("a metric");
+    let resident = |cluster: &Cluster| {
+        cluster
+            .node("b")
+            .metric("process_resident_memory_bytes")
+            .expect("a metric")
+    };
     let (views_before, resident_before) = (views(&cluster), resident(&cluster));
     let ours = Versions { lowest: 1, highest: 1 };
     let b = cluster.node("b");
@@ -135,7 +143,12 @@ fn scenario_peers_that_are_none_change_nothing() {
         ("secret_missing", TIMES),
     ] {
         until(reason, || refused(b, reason) == times as f64);
-        assert_eq!(logged(b, &["peer_refused", &format!("reason=\"{reason}\"")]), 1, "{}", b.log());
+        assert_eq!(
+            logged(b, &["peer_refused", &format!("reason=\"{reason}\"")]),
+            1,
+            "{}",
+            b.log()
+        );
     }
 
     // Of one who has the secret a frame of a gigabyte is refused as well.
@@ -149,13 +162,21 @@ fn scenario_peers_that_are_none_change_nothing() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let peer = b.peer().expect("a peer address");
     let stranger = Sealer::new(&Secret::new(OTHER_SECRET.as_bytes()), "tollgate", [7; 16]);
-    let wall_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    let wall_ms = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_millis();
     let mut forged = 0;
     for _ in 0..TIMES {
         for heard in cluster.network.as_ref().expect("a network").heard("a", "b").datagrams {
             let mut changed = heard.clone();
             *changed.last_mut().expect("it is not empty") ^= 1;
-            for datagram in [&b"garbage"[..], &[0xff; 60_000], &stranger.seal(wall_ms as u64, &heard), &changed] {
+            for datagram in [
+                &b"garbage"[..],
+                &[0xff; 60_000],
+                &stranger.seal(wall_ms as u64, &heard),
+                &changed,
+            ] {
                 socket.send_to(datagram, peer).expect("it can be sent");
                 forged += 1;
             }
@@ -172,7 +193,15 @@ fn scenario_peers_that_are_none_change_nothing() {
     // A whole node with another secret is not heard.
     let other_file = dir.write("other", &format!("{OTHER_SECRET}\n"));
     let joins = peer.to_string();
-    let args = ["--name", "x", "--workers", "1", "--join", &joins, "--cluster-secret-file"];
+    let args = [
+        "--name",
+        "x",
+        "--workers",
+        "1",
+        "--join",
+        &joins,
+        "--cluster-secret-file",
+    ];
     let stranger = Node::start(&[&args[..], &[other_file.to_str().expect("a path in text")]].concat());
     cluster.run_for(Duration::from_secs(2));
     drop(stranger);

@@ -7,6 +7,7 @@ use crate::cluster::{Cluster, Outcomes};
 use crate::load::Plan;
 use crate::oracle::Check;
 use crate::outcome::given_in;
+use crate::second_client::Library;
 
 const BEFORE: Duration = Duration::from_secs(4);
 const AFTERWARDS: Duration = Duration::from_secs(6);
@@ -27,7 +28,11 @@ fn kill(cluster: &mut Cluster, names: &[&str]) -> Range<u64> {
     for name in names {
         cluster.kill(name);
     }
-    let stay: Vec<String> = cluster.names().into_iter().filter(|name| !names.contains(&name.as_str())).collect();
+    let stay: Vec<String> = cluster
+        .names()
+        .into_iter()
+        .filter(|name| !names.contains(&name.as_str()))
+        .collect();
     let stay: Vec<&str> = stay.iter().map(String::as_str).collect();
     cluster.settle_on(&stay);
     killed_us..cluster.now_us() + EVENT_US
@@ -47,12 +52,17 @@ const EXCESS_PART_MAX: f64 = 0.01;
 
 #[test]
 fn scenario_one_of_three_is_killed_at_twice_the_limit() {
-    let mut cluster = Cluster::start(&["a", "b", "c"]);
-    cluster.begin(Plan::default());
+    let mut cluster = Cluster::start_redirecting(&["a", "b", "c"]);
+    cluster.begin_beside(Plan::default(), &[Library::Ioredis]);
     cluster.run_for(BEFORE);
     let event = kill(&mut cluster, &["b"]);
     // A window of the limits in all, so that they are what the excess is compared with.
-    cluster.run_for(Plan::default().quota.window.saturating_sub(Duration::from_micros(event.end)));
+    cluster.run_for(
+        Plan::default()
+            .quota
+            .window
+            .saturating_sub(Duration::from_micros(event.end)),
+    );
     let outcomes = cluster.end("kill 1 of 3, twice the limit");
     assert_survived(&outcomes, &event);
     for outcome in outcomes.each() {
@@ -98,9 +108,10 @@ fn scenario_two_of_five_are_killed_at_once() {
     // That is one slot in ten.
     let outcome = &outcomes.load;
     let within_lag = lost_within_lag(event.start);
-    let anew = outcome.judged.iter().filter(|(key, judged)| {
-        judged.excess > judged.stood_in + within_lag(&outcome.records.checks[*key])
-    });
+    let anew = outcome
+        .judged
+        .iter()
+        .filter(|(key, judged)| judged.excess > judged.stood_in + within_lag(&outcome.records.checks[*key]));
     let part = anew.count() as f64 / outcome.judged.len() as f64;
     println!("{:.1} % of the buckets began anew", 100.0 * part);
     assert!(part < 0.2, "{part}");
@@ -128,7 +139,10 @@ fn killed_during_a_move(victim: &str) {
     }
     let event = kill(&mut cluster, &[victim]);
     cluster.run_for(AFTERWARDS);
-    let outcomes = cluster.end(&format!("kill {} during a join", if victim == "c" { "who joins" } else { "who gives" }));
+    let outcomes = cluster.end(&format!(
+        "kill {} during a join",
+        if victim == "c" { "who joins" } else { "who gives" }
+    ));
     assert_survived(&outcomes, &event);
     for outcome in outcomes.each() {
         // Who follows a slot that has just moved may not have all of it.

@@ -24,7 +24,11 @@ fn scenario_a_second_process_of_a_name_starts() {
         args.extend(["--join".to_owned(), peer.to_string()]);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let failure = Node::try_start(&args).err().expect("it does not start");
-        assert!(failure.log.contains("the name \"b\" belongs to a node that answers at"), "{}", failure.log);
+        assert!(
+            failure.log.contains("the name \"b\" belongs to a node that answers at"),
+            "{}",
+            failure.log
+        );
         assert_eq!(failure.status.code(), Some(1));
     }
     assert_eq!(views(&cluster), before, "the others have not noticed");
@@ -60,7 +64,8 @@ fn scenario_clocks_are_wrong_by_five_seconds() {
     cluster.add("b", &wrong_by("5000"));
     cluster.settle();
     let mut clients = ["a", "b"].map(|name| cluster.node(name).client());
-    let seconds = |client: &mut tollgate_suite::Client| client.line("TIME").items()[0].text().parse::<i64>().expect("a number");
+    let seconds =
+        |client: &mut tollgate_suite::Client| client.line("TIME").items()[0].text().parse::<i64>().expect("a number");
     let [at_a, at_b] = &mut clients;
     let apart = seconds(at_b) - seconds(at_a);
     assert!((4..=6).contains(&apart), "the clock of b is wrong: {apart}");
@@ -84,7 +89,10 @@ fn scenario_clocks_are_wrong_by_five_seconds() {
             let elapsed_ms = began.elapsed().as_millis() as i64;
             let left_ms = client.line(&format!("PTTL ttl:{key}")).int();
             let late_ms = left_ms - (TTL_MS - elapsed_ms);
-            assert!((-50..2_000).contains(&late_ms), "ttl:{key} at {name} has {left_ms} ms, {late_ms} too many");
+            assert!(
+                (-50..2_000).contains(&late_ms),
+                "ttl:{key} at {name} has {left_ms} ms, {late_ms} too many"
+            );
         }
     }
     cluster.run_for(AFTERWARDS);
@@ -96,7 +104,12 @@ fn scenario_a_node_restarts_fifty_times() {
     const RESTARTS: usize = 50;
     const GROWTH_BYTES_MAX: f64 = 24e6;
     let mut cluster = Cluster::start(&["a", "b"]);
-    let resident = |cluster: &Cluster| cluster.node("a").metric("process_resident_memory_bytes").expect("a metric");
+    let resident = |cluster: &Cluster| {
+        cluster
+            .node("a")
+            .metric("process_resident_memory_bytes")
+            .expect("a metric")
+    };
     // What the first few cost is there for good.
     for _ in 0..5 {
         restart(&mut cluster, "b");

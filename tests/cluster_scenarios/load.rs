@@ -97,17 +97,15 @@ impl Load {
                 LocalSet::new().block_on(&runtime.expect("a runtime"), run(plan, began, told))
             })
         };
-        Self {
-            plan,
-            orders,
-            thread,
-        }
+        Self { plan, orders, thread }
     }
 
     /// Connections go to these nodes from now on; those to others end when they have their reply.
     pub fn set_targets(&self, targets: Vec<Target>) {
         self.orders.send_modify(|orders| {
-            orders.abandoned.retain(|name| targets.iter().all(|target| target.name != *name));
+            orders
+                .abandoned
+                .retain(|name| targets.iter().all(|target| target.name != *name));
             orders.targets = targets;
         });
     }
@@ -228,14 +226,20 @@ impl Connection {
                         self.counts[counter] = Some(found);
                     }
                     Command::Read(counter) => {
-                        let found = if value.is_null() { 0 } else { value.text().parse().expect("a number") };
+                        let found = if value.is_null() {
+                            0
+                        } else {
+                            value.text().parse().expect("a number")
+                        };
                         records.counted(replied_us, self.counts[counter], found);
                         self.counts[counter] = Some(found);
                     }
                 }
             }
             Err(why) => {
-                records.faults.push(Fault::new(replied_us, &target.name, command, format!("{why:?}")));
+                records
+                    .faults
+                    .push(Fault::new(replied_us, &target.name, command, format!("{why:?}")));
                 if !matches!(why, Unanswered::Unreached) {
                     records.unanswered(command, cost);
                 }
@@ -271,8 +275,8 @@ impl Connection {
 
     fn choose(&mut self) -> Command {
         let checks_per_s = self.plan.checks_per_s();
-        let is_other = (self.draw.below(1 << 20) as f64) < f64::from(1 << 20) * self.plan.others_per_s
-            / (checks_per_s + self.plan.others_per_s);
+        let is_other = (self.draw.below(1 << 20) as f64)
+            < f64::from(1 << 20) * self.plan.others_per_s / (checks_per_s + self.plan.others_per_s);
         if is_other {
             let counter = self.draw.below(COUNTERS);
             return match self.draw.one_in(4) {
@@ -304,7 +308,11 @@ impl Connection {
                 window.as_millis()
             ),
             Command::Throttle(key) => {
-                format!("CL.THROTTLE load:throttle:{key} {} {limit} {} {cost}", burst - 1, window.as_secs())
+                format!(
+                    "CL.THROTTLE load:throttle:{key} {} {limit} {} {cost}",
+                    burst - 1,
+                    window.as_secs()
+                )
             }
             Command::Increment(counter) => format!("INCR load:count:{}:{counter}", self.number),
             Command::Read(counter) => format!("GET load:count:{}:{counter}", self.number),

@@ -84,7 +84,9 @@ impl Network {
         };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(carry(places_taken, Arc::new(shared)));
+            runtime
+                .expect("a runtime")
+                .block_on(carry(places_taken, Arc::new(shared)));
         });
         Self {
             ways,
@@ -135,7 +137,11 @@ impl Network {
     }
 
     fn port(&self, name: &str) -> u16 {
-        *self.by_name.lock().get(name).unwrap_or_else(|| panic!("{name} has no place"))
+        *self
+            .by_name
+            .lock()
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} has no place"))
     }
 
     fn change(&self, from: &str, to: &str, change: impl FnOnce(&mut Way)) {
@@ -219,7 +225,9 @@ async fn carry_gossip(shared: Arc<Shared>, here: Arc<UdpSocket>, to: u16) {
     let mut buffer = vec![0; 65_536];
     loop {
         // A node that is not there answers with an error to an earlier datagram.
-        let Ok((length, from)) = here.recv_from(&mut buffer).await else { continue };
+        let Ok((length, from)) = here.recv_from(&mut buffer).await else {
+            continue;
+        };
         let sender = shared.gossip.lock().get(&from.port()).cloned();
         if let Some(sender) = sender
             && !shared.loses(from.port(), to)
@@ -252,7 +260,13 @@ async fn carry_stream(shared: &Arc<Shared>, mut opener: TcpStream, to: u16) -> i
     opener.set_nodelay(true)?;
     shared.until_open(from, to).await;
     let mut accepter = TcpStream::connect(node_at(to)).await?;
-    shared.heard.lock().entry((from, to)).or_default().stream.clone_from(&first);
+    shared
+        .heard
+        .lock()
+        .entry((from, to))
+        .or_default()
+        .stream
+        .clone_from(&first);
     accepter.set_nodelay(true)?;
     accepter.write_all(&first).await?;
     let (opener_reads, opener_writes) = opener.into_split();
@@ -288,7 +302,9 @@ impl Shared {
     async fn until_open(&self, from: u16, to: u16) {
         let mut ways = self.ways.clone();
         // An error means that the network ends.
-        let _ = ways.wait_for(|ways| ways.get(&(from, to)).is_none_or(|way| !way.is_cut)).await;
+        let _ = ways
+            .wait_for(|ways| ways.get(&(from, to)).is_none_or(|way| !way.is_cut))
+            .await;
     }
 
     /// Passes on what comes, until it ends.

@@ -94,7 +94,9 @@ fn excess(quota: Quota, given: &[Check]) -> u64 {
         let mut sum = 0;
         for last in given.iter().filter(|check| check.sent_us >= first.sent_us) {
             sum += last.cost;
-            most = sum.saturating_sub(quota.model(last.replied_us - first.sent_us)).max(most);
+            most = sum
+                .saturating_sub(quota.model(last.replied_us - first.sent_us))
+                .max(most);
         }
     }
     most
@@ -113,7 +115,9 @@ fn short(quota: Quota, checks: &[Check], given: &[Check], first_us: u64) -> u64 
         (came + 1).saturating_sub(gone + denied.cost)
     };
     // The last denial of several in a row says the most.
-    let denied = checks.iter().filter(|check| !check.allowed && check.cost <= quota.burst);
+    let denied = checks
+        .iter()
+        .filter(|check| !check.allowed && check.cost <= quota.burst);
     denied.max_by_key(|check| check.sent_us).map_or(0, was_short)
 }
 

@@ -144,7 +144,11 @@ impl Outcome {
             let checked = keys.iter().enumerate().filter(|(_, checks)| !checks.is_empty());
             checked.map(|(key, checks)| (key, judge(quota, checks))).collect()
         };
-        let stood_in = records.checks.iter().flatten().filter(|check| check.source != Source::Holder);
+        let stood_in = records
+            .checks
+            .iter()
+            .flatten()
+            .filter(|check| check.source != Source::Holder);
         let unexplained = stood_in
             .filter(|check| !delays.explain(check.sent_us) && !delays.explain(check.replied_us))
             .map(|check| (check.replied_us, check.source))
@@ -204,15 +208,27 @@ impl Outcome {
 
     /// How long the slowest check took, of those who asked nodes that stayed.
     pub fn slowest(&self) -> Duration {
-        let stayed = self.records.latencies_us.iter().filter(|(node, _)| !self.gone.contains(node));
-        let slowest = stayed.flat_map(|(_, latencies)| latencies).map(|(_, took_us)| *took_us).max();
+        let stayed = self
+            .records
+            .latencies_us
+            .iter()
+            .filter(|(node, _)| !self.gone.contains(node));
+        let slowest = stayed
+            .flat_map(|(_, latencies)| latencies)
+            .map(|(_, took_us)| *took_us)
+            .max();
         Duration::from_micros(slowest.unwrap_or(0).into())
     }
 
     /// What must be so whatever happens: checks are answered, and the load was one that can show something.
     pub fn assert_checks_are_answered(&self) {
         let faults: Vec<&Fault> = self.faults().filter(|fault| fault.is_check).collect();
-        assert!(faults.is_empty(), "{}: checks without an answer: {:?}", self.scenario, first(&faults));
+        assert!(
+            faults.is_empty(),
+            "{}: checks without an answer: {:?}",
+            self.scenario,
+            first(&faults)
+        );
         let sums = self.sums();
         assert!(
             sums.keys > 0 && sums.admitted * 2 >= sums.model,
@@ -226,9 +242,8 @@ impl Outcome {
     /// No key was given more too much than what others gave in place of its holder, and what the events of the scenario add to that: see
     /// docs/consistency.md. `adds` says how much they add for a key with these checks.
     pub fn assert_excess_within(&self, adds: impl Fn(&[Check]) -> u64) {
-        let is_beyond = |(key, judged): &&(usize, Judgement)| {
-            judged.excess > judged.stood_in + adds(&self.records.checks[*key])
-        };
+        let is_beyond =
+            |(key, judged): &&(usize, Judgement)| judged.excess > judged.stood_in + adds(&self.records.checks[*key]);
         let beyond: Vec<&(usize, Judgement)> = self.judged.iter().filter(is_beyond).collect();
         assert!(
             beyond.is_empty(),
@@ -244,7 +259,12 @@ impl Outcome {
     pub fn assert_calm_outside(&self, events: &[Range<u64>]) {
         let is_outside = |at_us: u64| events.iter().all(|event| !event.contains(&at_us));
         let faults: Vec<&Fault> = self.faults().filter(|fault| is_outside(fault.at_us)).collect();
-        assert!(faults.is_empty(), "{}: errors outside {events:?}: {:?}", self.scenario, first(&faults));
+        assert!(
+            faults.is_empty(),
+            "{}: errors outside {events:?}: {:?}",
+            self.scenario,
+            first(&faults)
+        );
         let stood_in = self.unexplained.iter().filter(|(at_us, _)| is_outside(*at_us));
         let stood_in: Vec<_> = stood_in.copied().collect();
         assert!(
@@ -289,7 +309,9 @@ impl Outcome {
 
 /// Tokens that were given in a time.
 pub fn given_in(checks: &[Check], time: &Range<u64>) -> u64 {
-    let given = checks.iter().filter(|check| check.allowed && time.contains(&check.replied_us));
+    let given = checks
+        .iter()
+        .filter(|check| check.allowed && time.contains(&check.replied_us));
     given.map(|check| check.cost).sum()
 }
 

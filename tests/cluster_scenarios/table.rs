@@ -39,14 +39,24 @@ pub fn write(outcome: &Outcome) {
         outcome.decided_by(Source::Local).to_string(),
         faults(true).to_string(),
         faults(false).to_string(),
-        outcome.records.lost.iter().map(|(_, count)| count).sum::<u64>().to_string(),
+        outcome
+            .records
+            .lost
+            .iter()
+            .map(|(_, count)| count)
+            .sum::<u64>()
+            .to_string(),
         format!("{:.1}", outcome.slowest().as_secs_f64() * 1e3),
         format!("{:.0}", 100.0 * outcome.cpu),
     ];
     for (title, cell) in TITLES.iter().zip(&cells) {
         print!("{title} {cell}; ");
     }
-    println!("short {}; waits for processors {:.0} ms", sums.short, outcome.delays.as_secs_f64() * 1e3);
+    println!(
+        "short {}; waits for processors {:.0} ms",
+        sums.short,
+        outcome.delays.as_secs_f64() * 1e3
+    );
     if let Some(directory) = std::env::var_os("SCENARIO_TABLE") {
         let path = std::path::Path::new(&directory).join(format!("{}.{}.row", outcome.scenario, outcome.client));
         let mut file = std::fs::File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

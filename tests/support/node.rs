@@ -117,7 +117,9 @@ impl Node {
     /// If the node neither serves nor ends within ten seconds.
     pub fn try_start_in(args: &[&str], environment: &[(&str, &str)]) -> Result<Self, StartFailure> {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let environment = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Self::launch(ScratchDir::new("node"), args, environment.collect(), [0; 2])
     }
 

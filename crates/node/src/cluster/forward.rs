@@ -3,6 +3,7 @@
 use super::instead::Standing;
 use super::lanes::Finished;
 use super::open::{NOBODY, Open, UNKNOWN, class_of, first_slot, whole, whole_or_part};
+use super::places::Whereabouts;
 use super::serve::{Forwarded, Malformed, Stretch, fit};
 use super::unknown::name_node;
 use crate::limits::Bound;
@@ -384,6 +385,11 @@ impl Worker {
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return Some(Target::Nobody);
         };
+        let (spec, _, _, request) = open.batch.get(index as usize)?;
+        if spec.key_positions(request).nth(1).is_some() && self.whereabouts(spec, request) == Whereabouts::Here {
+            // What is in several places is brought together here.
+            return Some(Target::Here(self.index));
+        }
         let slot = first_slot(&open.batch, index as usize)?;
         let owner = self.node.owner(slot);
         let workers = self.node.workers();
