@@ -4,7 +4,7 @@
 //! that no push is missed, and wait; the one that waits longest is called first.
 
 use crate::cluster::At;
-use crate::link::Link;
+use crate::link::{Link, Phase};
 use crate::loans::{KeyJob, Keys};
 use crate::node::Place;
 use crate::worker::Worker;
@@ -354,12 +354,15 @@ impl Worker {
     pub async fn send_before_waiting(&self, connection: u64, out: &mut Vec<u8>) {
         let Some(link) = self.link_of(connection) else { return };
         self.counters().sent_bytes.add(out.len() as u64);
-        // A client that is gone is noticed next.
+        // A client that takes nothing can be ended meanwhile: nothing is half done.
+        link.phase.set(Phase::Writing);
+        // One that is gone is noticed next.
         let _ = link.send(out).await;
         out.clear();
         if link.owes() {
             let _ = link.send(&link.take_owed()).await;
         }
+        link.phase.set(Phase::Turn);
     }
 }
 

@@ -380,10 +380,8 @@ impl Node {
     /// Begins to drain: no new connections, and every worker ends those it has.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
+        // Every worker waits for that: an order could be one too many.
         self.drain_begins.notify_waiters();
-        for worker in 0..self.workers() {
-            self.order(worker, Control::Drain);
-        }
     }
 
     /// Whether the node is on its way out.

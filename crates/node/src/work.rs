@@ -4,11 +4,13 @@
 //! [`Worker::finish`] brings to its end while others go on.
 
 use crate::cluster::Whereabouts;
+use crate::keyspace;
 use crate::limits::Bound;
 use crate::loans::Keys;
 use crate::node::Place;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 use tollgate_commands::{
@@ -52,6 +54,8 @@ pub enum Work {
     Elsewhere(usize),
     /// It has not begun: this node does not know its script, which others may know.
     UnknownScript,
+    /// It has not begun: it does the same to each of its keys, which are in several places.
+    Apart,
     /// It has begun, on keys that it holds.
     Rest(Box<dyn Rest>, Keys),
     /// A script.
@@ -65,13 +69,14 @@ impl Work {
             Whereabouts::Here => Self::Ready,
             Whereabouts::Closing(slot) => Self::Closing(slot),
             Whereabouts::Elsewhere(place) => Self::Elsewhere(place),
+            Whereabouts::Several => Self::Apart,
         }
     }
 
     /// Whether it waits for others: for a key that somebody else has, for a slot, for another node. Nothing of it is done then.
     pub fn waits(&self) -> bool {
         match self {
-            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) | Self::UnknownScript => true,
+            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) | Self::UnknownScript | Self::Apart => true,
             Self::Script(script) => script.needs.is_some(),
             Self::Ready | Self::Borrow | Self::Rest(..) => false,
         }
@@ -101,9 +106,24 @@ impl ScriptWork {
 }
 
 impl Worker {
-    /// Runs a command whose keys are in this worker's shard, as far as that goes at once, or queues it. The reply, and its end in the
-    /// queue, are written when it is done.
+    /// Runs a command whose keys were in this worker's shard when they were last looked for, as far as that goes at once, or queues it.
+    /// Looks again: its slots may have moved meanwhile. The reply, and its end in the queue, are written when it is done.
     pub fn try_run(
+        self: &Rc<Self>,
+        env: &Env,
+        queue: &mut CheckQueue,
+        spec: &'static Spec,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Ran {
+        match self.whereabouts(spec, request) {
+            Whereabouts::Here => self.try_run_here(env, queue, spec, request, out),
+            elsewhere => Ran::Later(Work::of(elsewhere)),
+        }
+    }
+
+    /// As [`Worker::try_run`], for a command that has just been seen to be for this shard: nothing was awaited since.
+    pub fn try_run_here(
         self: &Rc<Self>,
         env: &Env,
         queue: &mut CheckQueue,
@@ -192,11 +212,6 @@ impl Worker {
                     if let Work::Held(key) = &work {
                         self.until_free(key, None).await;
                     }
-                    let whereabouts = self.whereabouts(spec, request);
-                    if whereabouts != Whereabouts::Here {
-                        work = Work::of(whereabouts);
-                        continue;
-                    }
                     env.now_us = self.node.clock.now_us();
                     match self.try_run(&env, queue, spec, request, out) {
                         Ran::Done => return,
@@ -218,6 +233,11 @@ impl Worker {
                 }
                 Work::Elsewhere(place) => {
                     self.forward_alone(place, &env, spec, request, out).await;
+                    queue.note_end(out.len());
+                    return;
+                }
+                Work::Apart => {
+                    keyspace::run_each_key(self, &env, spec, request, out).await;
                     queue.note_end(out.len());
                     return;
                 }
@@ -469,6 +489,7 @@ impl Worker {
     /// The names of all keys of a database in the other shards of this node, which are frozen.
     async fn names(self: &Rc<Self>, db: u8) -> Result<Names, CommandError> {
         let mut shards: Vec<Vec<Name>> = vec![Vec::new(); self.node.workers()];
+        let mut clocks = HashMap::new();
         let mut count = 0;
         // A run with keys of other nodes is in a shard of its own: to it this worker's is another one.
         let may_be_abroad = self.node.cluster.is_some();
@@ -477,7 +498,7 @@ impl Worker {
             let mut cursor = Some(ScanCursor::START);
             while let Some(at) = cursor {
                 let op = KeyspaceOp::Names { db, cursor: at };
-                let Ok(KeyspaceAnswer::Names(more, next)) = self.node.ask_keyspace(shard, op).await else {
+                let Ok(KeyspaceAnswer::Names(more, next, offsets)) = self.node.ask_keyspace(shard, op).await else {
                     return Err(CommandError::TryAgain);
                 };
                 count += more.len();
@@ -486,10 +507,11 @@ impl Worker {
                     return Err(CommandError::TooManyKeys);
                 }
                 names.extend(more);
+                clocks.extend(offsets);
                 cursor = next;
             }
         }
-        Ok(Names::new(db, shards))
+        Ok(Names::new(db, shards, clocks))
     }
 
     /// Decides what is queued, letting others run when the policies have used up their time, and waiting for keys that are held. Answers

@@ -162,7 +162,8 @@ impl<'a> Calls<'a> {
                 self.needs = Some(Needs::Key(KeyNeed { space, key }));
                 return Ok(false);
             }
-            self.shard.admit_nothing(space, key, self.id);
+            let clock_offset_us = self.names.first().map_or(0, |names| names.clock_offset_us(key));
+            self.shard.admit_nothing(space, key, clock_offset_us, self.id);
         }
         self.touched.add(key);
         Ok(true)

@@ -7,6 +7,7 @@ use crate::limits::Bound;
 use crate::node::owner;
 use crate::peers::{PeerError, PeerEvent, PeerHandler, PeerId, ReplyHandle};
 use crate::worker::Worker;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -128,6 +129,13 @@ impl Worker {
             self.do_effect(links, effect);
         }
         links.outbox.send(&links.peers);
+        // Once for all slots of the step: there may be thousands, and many who wait.
+        if links.has_opened.take()
+            && let Some(cluster) = &self.node.cluster
+        {
+            self.wake_waiting();
+            cluster.opened.notify_waiters();
+        }
         // An effect may have led to another step, which has left its own list.
         links.effects.replace(effects);
     }
@@ -136,11 +144,11 @@ impl Worker {
         match effect {
             Effect::Send { peer, worker, message } => links.outbox.push(&links.peers, peer, worker, &message),
             Effect::Publish { slot, .. } | Effect::Release { slot } => self.route_slot(links, slot),
-            Effect::Freeze { slot } => {
+            Effect::Freeze { slot, number } => {
                 if let Some(cluster) = &self.node.cluster {
                     cluster.routes.set(slot, Route::Closing);
                 }
-                tokio::task::spawn_local(Rc::clone(self).close_slot(slot));
+                tokio::task::spawn_local(Rc::clone(self).close_slot(slot, number));
             }
             Effect::Event(event) => self.note_event(links, &event),
         }
@@ -160,8 +168,7 @@ impl Worker {
         cluster.routes.set_epoch(slot, links.machine.borrow().epoch(slot).0);
         if route != Route::Closing {
             self.shard.borrow_mut().set_slot_closed(slot, false);
-            self.wake_waiting();
-            links.opened.notify_waiters();
+            links.has_opened.set(true);
         }
     }
 
@@ -170,17 +177,23 @@ impl Worker {
         range.for_each(|slot| self.route_slot(links, slot));
     }
 
-    /// Waits until nothing is under way in a slot that takes no new commands, and says so.
-    pub(super) async fn close_slot(self: Rc<Self>, slot: u16) {
+    /// Waits until nothing is under way in a slot that takes no new commands, and says so. If the machine lets go of the slot before, that
+    /// is the end of it: by then there may be new commands, and another attempt.
+    pub(super) async fn close_slot(self: Rc<Self>, slot: u16, number: u64) {
         let Some(links) = &self.links else { return };
-        self.decide_checks();
+        // While the attempt lasts none is queued for the slot, so queues that are waited for once are so for good. Keys can be taken until
+        // the slot is closed.
         links.queues.until_empty().await;
         links.flushing.until_empty().await;
         self.until_no_holds(slot).await;
+        self.decide_checks();
+        if !links.machine.borrow().is_freezing(slot, number) {
+            return;
+        }
         self.shard.borrow_mut().set_slot_closed(slot, true);
         // What the slot's journal has travels with it.
         self.tell_journals();
-        self.step_slots(|machine, step| machine.frozen(slot, step));
+        self.step_slots(|machine, step| machine.frozen(slot, number, step));
     }
 
     fn note_event(&self, links: &Links, event: &Event) {
@@ -358,7 +371,9 @@ impl Worker {
 pub struct FromPeers {
     worker: Rc<Worker>,
     /// Numbers of peers' connections, for the lanes of what they forward.
-    numbers: std::cell::RefCell<HashMap<(Incarnation, u16), u32>>,
+    numbers: RefCell<HashMap<(Incarnation, u16), u32>>,
+    /// The next of them.
+    next: Cell<u32>,
 }
 
 impl FromPeers {
@@ -366,15 +381,17 @@ impl FromPeers {
     pub fn new(worker: Rc<Worker>) -> Self {
         Self {
             worker,
-            numbers: std::cell::RefCell::default(),
+            numbers: RefCell::default(),
+            next: Cell::default(),
         }
     }
 
     fn number_of(&self, peer: &PeerId) -> u32 {
         let mut numbers = self.numbers.borrow_mut();
-        // There are far fewer than that; a number that comes twice would only keep two peers' commands in order with each other.
-        let next = numbers.len() as u32;
-        *numbers.entry((peer.id.clone(), peer.worker)).or_insert(next)
+        *numbers.entry((peer.id.clone(), peer.worker)).or_insert_with(|| {
+            // A number that comes again after so many would only keep two peers' commands in order with each other.
+            self.next.replace(self.next.get().wrapping_add(1))
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use super::Cluster;
 use super::asking::Asking;
 use super::events::Heard;
 use super::interest::Interest;
+use super::lanes::Lanes;
 use super::lender::Lender;
 use super::outbox::Outbox;
 use super::queues::OpenQueues;
@@ -16,7 +17,6 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Notify;
 use tollgate_cluster::View;
 use tollgate_cluster::circuit::Circuits;
 use tollgate_cluster::slots::{Effect, Machine, Settings};
@@ -25,8 +25,6 @@ use tollgate_commands::Shard;
 /// What a worker of a clustered node has to do with others.
 #[derive(Debug)]
 pub struct Links {
-    /// Told when a slot is no longer closing, or another node has it.
-    pub opened: Notify,
     /// The queues that a closing slot waits for.
     pub queues: Rc<OpenQueues>,
     /// The flushes that a closing slot waits for.
@@ -55,6 +53,8 @@ pub struct Links {
     pub(super) journaled: RefCell<(Vec<bool>, u64)>,
     /// The machine's version and the view of what was told last of the slots.
     pub(super) told: Cell<Option<(u64, u64)>>,
+    /// Batches of connections on their way to peers.
+    pub(super) lanes: Rc<Lanes>,
     /// Messages of this step.
     pub(super) outbox: Outbox,
     /// What was last seen to remain of buckets at other nodes.
@@ -63,6 +63,8 @@ pub struct Links {
     pub(super) nonsense: RefCell<BTreeSet<Arc<str>>>,
     /// What has happened to connections and is not dealt with yet.
     pub(super) heard: Rc<Heard>,
+    /// Whether this step has opened a slot, or given it to another node.
+    pub(super) has_opened: Cell<bool>,
     /// A list that is emptied after use.
     pub(super) effects: RefCell<Vec<Effect>>,
 }
@@ -74,7 +76,6 @@ impl Links {
         // There are far fewer workers than that.
         let number = worker as u16;
         Self {
-            opened: Notify::new(),
             queues: Rc::default(),
             flushing: Rc::default(),
             unknown_scripts: UnknownScripts::default(),
@@ -92,10 +93,12 @@ impl Links {
             ticked_us: Cell::new(0),
             journaled: RefCell::new((Vec::new(), u64::MAX)),
             told: Cell::default(),
+            lanes: Rc::default(),
             outbox: Outbox::default(),
             seen: Seen::default(),
             nonsense: RefCell::default(),
             heard,
+            has_opened: Cell::default(),
             effects: RefCell::default(),
         }
     }

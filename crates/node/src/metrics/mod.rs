@@ -173,13 +173,14 @@ pub struct WorkerCounters {
 }
 
 /// Why an entry of another node is not kept as it was: its policy or rule does not exist here, its policy is of another version, there
-/// are too many different limits, or there is no memory.
-pub const ENTRY_REFUSALS: [&str; 5] = [
+/// are too many different limits, there is no memory, or it makes no sense.
+pub const ENTRY_REFUSALS: [&str; 6] = [
     "unknown_policy",
     "unknown_rule",
     "other_version",
     "interned_limits",
     "memory",
+    "malformed",
 ];
 
 impl WorkerCounters {

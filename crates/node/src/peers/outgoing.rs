@@ -34,7 +34,7 @@ const STEADY: Duration = Duration::from_secs(1);
 pub enum PeerEvent {
     /// It stands. What the peer said of itself.
     Connected(Box<Hello>),
-    /// It stood, and ended. It is tried again.
+    /// It stood, and ended. It is tried again, unless it was given up: then the peer is gone, or is another.
     Lost(PeerError),
     /// An attempt failed. There will be others.
     Failed(PeerError),
@@ -121,6 +121,11 @@ impl Peers {
         let gone: Vec<_> = self.peers.borrow_mut().extract_if(|name, _| !stays(name)).collect();
         // Dropped when the borrow is over: who waits there is told, and may ask others.
         drop(gone);
+    }
+
+    /// Whether a peer of that name can be asked.
+    pub fn has(&self, name: &str) -> bool {
+        self.peers.borrow().contains_key(name)
     }
 
     /// The connection to a worker of a peer, made now if there is none. It is for keeping, as long as the peer stays what it is: one that was
@@ -349,15 +354,17 @@ impl PeerLink {
 
     /// Ends it for good.
     fn give_up(&self) {
-        let mut why = PeerError::Unreached;
-        if let State::Up(sending) = self.state.replace(State::Over) {
-            why = PeerError::GivenUp;
-            sending.end(why);
-        }
+        let before = self.state.replace(State::Over);
         if let Some(task) = self.task.take() {
             task.abort();
         }
+        let State::Up(sending) = before else {
+            return self.fail_all(PeerError::Unreached);
+        };
+        let why = PeerError::GivenUp;
+        sending.end(why);
         self.fail_all(why);
+        self.tell(PeerEvent::Lost(why));
     }
 
     fn fail_all(&self, why: PeerError) {

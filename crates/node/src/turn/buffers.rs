@@ -2,6 +2,7 @@
 
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
+use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tollgate_commands::{CheckQueue, Face, LastCommand, Warmer};
 
@@ -35,6 +36,8 @@ pub struct TurnBuffers {
     pub(super) numbers: Vec<usize>,
     /// The batches of this segment by number.
     pub(super) sent: Vec<Sent>,
+    /// Where commands of this segment have gone, by slot: others for the slot must not overtake them. None on a node that is alone.
+    pub(super) sent_slots: HashMap<u16, usize>,
     /// Whether the turn has not waited for anybody.
     pub(super) unbroken: bool,
 }
@@ -70,6 +73,7 @@ impl TurnBuffers {
             numbers: vec![0; workers],
             unbroken: true,
             sent: Vec::new(),
+            sent_slots: HashMap::new(),
         }
     }
 
@@ -95,6 +99,7 @@ impl TurnBuffers {
         self.local.shrink_to(KEPT_OUT_BYTES);
         self.order.clear();
         self.sent.clear();
+        self.sent_slots.clear();
         debug_assert!(self.queue.is_empty() && self.joining.is_empty());
     }
 }

@@ -5,6 +5,7 @@ use super::{CHECK, batch, see_members, text, with_worker};
 use crate::node::Place;
 use crate::remote::Replies;
 use crate::worker::Worker;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tollgate_store::slot_of;
@@ -67,6 +68,29 @@ fn other_commands_get_an_error_in_the_end() {
 }
 
 #[test]
+fn a_command_whose_holder_cannot_be_asked_waits_and_lets_others_run() {
+    for command in ["GET k", "INCR k"] {
+        with_worker(async |worker, _inbox| {
+            // The view has lost the holder, and nobody has taken over yet.
+            see_members(&worker, &["b"]);
+            Peer::holds_all(&worker, "b");
+            let turns = Rc::new(Cell::new(0));
+            let counted = Rc::clone(&turns);
+            let others = tokio::task::spawn_local(async move {
+                loop {
+                    counted.set(counted.get() + 1);
+                    tokio::task::yield_now().await;
+                }
+            });
+            let reply = text(&forwarded(&worker, command).await);
+            others.abort();
+            assert!(reply.starts_with("-CLUSTERDOWN "), "{reply}");
+            assert!(turns.get() > 100, "{}", turns.get());
+        });
+    }
+}
+
+#[test]
 fn a_command_goes_on_at_once_to_where_its_slot_has_gone() {
     for command in [CHECK, "GET k"] {
         with_worker(async |worker, _inbox| {
@@ -98,5 +122,70 @@ fn a_local_share_begins_with_its_part_of_what_was_seen_last() {
         }
         let reply = text(&forwarded(&worker, CHECK).await);
         assert!(reply.starts_with("*6\r\n:0\r\n"), "{reply}");
+    });
+}
+
+#[test]
+fn a_command_whose_sending_fails_at_once_gets_an_error_and_others_have_their_chance() {
+    let long = format!("SET k {}", "x".repeat(17 << 20));
+    for (failure, command, reply) in [
+        ("too long", long.as_str(), "-ERR the command is too long "),
+        ("unknown", "SET k v", "-CLUSTERDOWN "),
+        ("unknown", "RL.RESET k", "-CLUSTERDOWN "),
+        ("refused", "SET k v", "-CLUSTERDOWN "),
+        ("unresolved", "SET k v", "-CLUSTERDOWN "),
+        ("full", "SET k v", "-CLUSTERDOWN "),
+    ] {
+        with_worker(async |worker, _inbox| {
+            see_members(&worker, &["b"]);
+            let peers = &worker.links.as_ref().unwrap().peers;
+            let name = "b".into();
+            let _peer = Peer::start(&worker, "b", Manner::NotHere);
+            match failure {
+                "unknown" => peers.retain(|_| false),
+                "refused" => {
+                    let free = std::net::TcpListener::bind("127.0.0.1:0")
+                        .unwrap()
+                        .local_addr()
+                        .unwrap();
+                    peers.set(&name, 2, &free.to_string().into());
+                }
+                "unresolved" => peers.set(&name, 2, &"no such host:1".into()),
+                "full" => {
+                    // Nobody takes what is sent there, and so much may wait.
+                    let link = peers.link("b", 0).unwrap();
+                    let body = vec![0; 1 << 20];
+                    while link.send_body(tollgate_cluster::wire::Kind::Pong, &body).is_ok() {}
+                }
+                _ => {}
+            }
+            Peer::holds_all(&worker, "b");
+            let chances = Rc::new(std::cell::Cell::new(0));
+            let others = {
+                let chances = Rc::clone(&chances);
+                tokio::task::spawn_local(async move {
+                    loop {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                        chances.set(chances.get() + 1);
+                    }
+                })
+            };
+            let answered = text(&forwarded(&worker, command).await);
+            others.abort();
+            assert!(answered.starts_with(reply), "{failure} {command:.20}: {answered}");
+            // They have waited for three seconds, but for those that cannot.
+            let waits = failure != "too long" && command.starts_with("SET");
+            assert!(!waits || chances.get() > 20, "{failure}: {}", chances.get());
+        });
+    }
+}
+
+#[test]
+fn without_a_replica_the_heir_decides_by_its_share() {
+    with_worker(async |worker, _inbox| {
+        super::see_ring(&worker, &["b", "c"], 1, 0);
+        Peer::holds_all(&worker, "c");
+        let reply = worker.decide_all_instead(crate::cluster::Standing::Heir, &batch(&worker, CHECK));
+        assert!(text(&reply).ends_with("local\r\n"), "{}", text(&reply));
     });
 }
