@@ -79,7 +79,7 @@ pub struct Loan {
 }
 
 #[derive(Debug)]
-enum Content {
+pub(crate) enum Content {
     Nothing,
     Value(Taken),
     Bucket {
@@ -89,6 +89,23 @@ enum Content {
         pinned: bool,
         state: HeldState,
     },
+}
+
+impl Loan {
+    pub(crate) fn new(space: Space, key: &[u8], clock_offset_us: i64, content: Content) -> Self {
+        Self {
+            space,
+            key: key.into(),
+            changed: false,
+            clock_offset_us,
+            content,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self.content, Content::Nothing)
+    }
 }
 
 impl Hold {
@@ -248,6 +265,11 @@ impl Shard {
         self.holds.by_key.values().any(|hold| hold.run != run)
     }
 
+    /// Whether the whole shard is another run's, or is about to be.
+    pub fn is_frozen_for(&self, run: RunId) -> bool {
+        self.holds.frozen.is_some_and(|frozen| frozen != run)
+    }
+
     /// Gives the whole shard to a run, or back. Keys that other runs hold stay theirs.
     pub fn freeze(&mut self, run: Option<RunId>) {
         self.holds.frozen = run;
@@ -353,16 +375,7 @@ impl Shard {
 
     /// Takes a key of another shard in that holds nothing there, for a run that has the whole node. `clock_offset_us`: of its slot there.
     pub(crate) fn admit_nothing(&mut self, space: Space, bytes: &[u8], clock_offset_us: i64, run: RunId) {
-        self.admit(
-            Loan {
-                space,
-                key: bytes.into(),
-                changed: false,
-                clock_offset_us,
-                content: Content::Nothing,
-            },
-            run,
-        );
+        self.admit(Loan::new(space, bytes, clock_offset_us, Content::Nothing), run);
     }
 
     /// The guests of a run.
@@ -393,6 +406,45 @@ impl Shard {
             clock_offset_us,
             content,
         })
+    }
+
+    /// Whether a key has an entry.
+    pub fn has_entry(&self, space: Space, bytes: &[u8]) -> bool {
+        let key = self.store.key(space, bytes);
+        key.is_ok_and(|key| self.store.find(&key).is_some())
+    }
+
+    /// Whether a guest is not as it was when it came.
+    pub fn has_changed_guest(&self, space: Space, bytes: &[u8]) -> bool {
+        self.interest.has_changed(space, bytes)
+    }
+
+    /// Frees what a loan holds that nobody wants.
+    pub fn drop_loan(&mut self, loan: Loan) {
+        if let Content::Value(taken) = loan.content {
+            self.store.bury(taken.value);
+        }
+    }
+
+    /// Stores what a run of another node has made of a key that is held for it here.
+    pub fn replace_held(&mut self, loan: Loan) {
+        let Ok(key) = self.store.key(loan.space, &loan.key) else {
+            return;
+        };
+        let (space, bytes) = (loan.space, loan.key.clone());
+        let before = self.store.find(&key);
+        let before = before.filter(|&place| self.store.value(place).is_none());
+        let params = before.map(|place| ParamsId(self.store.params(place)));
+        if let Some(params) = params {
+            self.policies.retain(params);
+        }
+        self.put_loan(loan, params);
+        if let Some(params) = params {
+            self.policies.release(params);
+        }
+        if let Ok(key) = self.bucket_key(space, &bytes) {
+            self.note_change(&key);
+        }
     }
 
     /// A bucket in terms that all shards of a node share: each has the same policies under the same numbers.

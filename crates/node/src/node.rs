@@ -252,6 +252,11 @@ impl Node {
         }
     }
 
+    /// Whether a slot is at another node, or nowhere.
+    pub fn lacks_slot(&self, slot: u16) -> bool {
+        matches!(self.place(slot), Place::Of(place) if place >= self.workers())
+    }
+
     /// Sends commands to a worker's shard. Batches of one `connection` are run in the order in which they are sent.
     pub fn post_batch(
         &self,

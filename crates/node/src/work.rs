@@ -153,7 +153,12 @@ impl Worker {
                 }
                 return ran;
             }
-            Run::Keys(_) if !self.has_all(spec, request) => return Ran::Later(Work::Borrow),
+            Run::Keys(_) | Run::EachKey(_) if !self.has_all(spec, request) => {
+                return match queue.is_empty() {
+                    true => Ran::Later(Work::Borrow),
+                    false => Ran::FlushFirst,
+                };
+            }
             _ => {}
         }
         // The borrow of the shard ends with this statement.
@@ -199,6 +204,8 @@ impl Worker {
         out: &mut Vec<u8>,
     ) {
         let mut env = *env;
+        // Where its reply begins, if it has keys of other nodes.
+        let mut start = out.len();
         loop {
             match work {
                 Work::Ready | Work::Held(_) => {
@@ -249,23 +256,24 @@ impl Worker {
                         return;
                     }
                     env.now_us = self.node.clock.now_us();
-                    match self.as_run(run, |worker| {
-                        worker.shard.borrow_mut().run(&env, queue, spec, request, out)
-                    }) {
+                    start = out.len();
+                    match keys.act(|shard| shard.run(&env, queue, spec, request, out)) {
                         Step::More(rest) => work = Work::Rest(rest, keys),
                         // Every key is this run's.
-                        Step::Done | Step::FlushFirst | Step::Wait => return,
+                        Step::Done | Step::FlushFirst | Step::Wait => {
+                            return finish_keys(&mut keys, &env, queue, start, out).await;
+                        }
                     }
                 }
-                Work::Rest(rest, keys) => {
+                Work::Rest(rest, mut keys) => {
                     // A reply that is too large ends the connection; what only reads need not go on then.
                     let out_max = match spec.has_flag("readonly") {
                         true => self.node.config.limits.output_bytes,
                         false => usize::MAX,
                     };
-                    return self
-                        .finish_rest(rest, &keys, &env, queue, request, (out, out_max))
+                    self.finish_rest(rest, &keys, &env, queue, request, (out, out_max))
                         .await;
+                    return finish_keys(&mut keys, &env, queue, start, out).await;
                 }
                 Work::Script(script) => {
                     self.finish_script(*script, &env, spec, request, out).await;
@@ -289,8 +297,7 @@ impl Worker {
         loop {
             tokio::task::yield_now().await;
             let stretch = Stretch::long();
-            let done = self.as_run(keys.run(), |worker| {
-                let mut shard = worker.shard.borrow_mut();
+            let done = keys.act(|shard| {
                 loop {
                     if shard.go_on(env, queue, &mut *rest, request, out) {
                         return true;
@@ -309,14 +316,6 @@ impl Worker {
                 return;
             }
         }
-    }
-
-    /// Does something as a run: its keys are not blocked for it.
-    pub fn as_run<T>(self: &Rc<Self>, run: RunId, act: impl FnOnce(&Rc<Self>) -> T) -> T {
-        self.shard.borrow_mut().set_running(Some(run));
-        let result = act(self);
-        self.shard.borrow_mut().set_running(None);
-        result
     }
 
     fn new_script(
@@ -361,11 +360,13 @@ impl Worker {
         out: &mut Vec<u8>,
     ) -> ScriptStep {
         let step = {
-            let (host, mut shard) = (self.scripts.borrow(), self.shard.borrow_mut());
+            let (host, mut shard) = (self.scripts.borrow(), keys.shard().borrow_mut());
             run.slice(&host, &mut shard, &*self.node, request, out, SCRIPT_SLICE)
         };
         match &step {
             ScriptStep::Done => self.note_script(run),
+            // Guests are its own already.
+            ScriptStep::Yield if keys.are_abroad() => {}
             ScriptStep::Yield => {
                 let own = run.touched().filter(|key| self.owner_of(key) == self.index);
                 own.for_each(|key| keys.hold(key));
@@ -383,6 +384,7 @@ impl Worker {
         request: Request<'_>,
         out: &mut Vec<u8>,
     ) {
+        let start = out.len();
         loop {
             if let Some(needs) = script.needs.take() {
                 if let Err(error) = self.provide(&mut script, needs, (env, spec, request)).await {
@@ -398,6 +400,10 @@ impl Worker {
             if done {
                 break;
             }
+        }
+        if let Err(error) = script.keys.finish().await {
+            out.truncate(start);
+            error.write(out, env.proto);
         }
     }
 
@@ -436,9 +442,17 @@ impl Worker {
             let space = Space::Db(env.db);
             script.wanted.extend(keys.map(|key| KeyNeed { space, key }));
         }
+        let is_abroad = matches!(&needs, Needs::Key(need) if self.node.lacks_slot(slot_of(&need.key)));
+        if is_abroad {
+            // With one key of another node all become guests, those of this shard, too.
+            let space = Space::Db(env.db);
+            let touched = script.run.touched().map(Box::from);
+            script.wanted.extend(touched.map(|key| KeyNeed { space, key }));
+        }
         let node_of = match &needs {
             Needs::Node(db) => Some(*db),
-            Needs::Key(need) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 => match need.space {
+            Needs::Key(need) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 && !is_abroad => match need.space
+            {
                 Space::Db(db) => Some(db),
                 Space::Rule(_) | Space::StandIn(_) => Some(env.db),
             },
@@ -472,12 +486,15 @@ impl Worker {
         script.keys.take(script.wanted.clone()).await
     }
 
-    /// The names of all keys of a database in the other shards, which are frozen.
+    /// The names of all keys of a database in the other shards of this node, which are frozen.
     async fn names(self: &Rc<Self>, db: u8) -> Result<Names, CommandError> {
         let mut shards: Vec<Vec<Name>> = vec![Vec::new(); self.node.workers()];
         let mut clocks = HashMap::new();
         let mut count = 0;
-        for (shard, names) in shards.iter_mut().enumerate().filter(|(shard, _)| *shard != self.index) {
+        // A run with keys of other nodes is in a shard of its own: to it this worker's is another one.
+        let may_be_abroad = self.node.cluster.is_some();
+        let others = shards.iter_mut().enumerate();
+        for (shard, names) in others.filter(|(shard, _)| *shard != self.index || may_be_abroad) {
             let mut cursor = Some(ScanCursor::START);
             while let Some(at) = cursor {
                 let op = KeyspaceOp::Names { db, cursor: at };
@@ -519,5 +536,14 @@ impl Worker {
             }
             waited = true;
         }
+    }
+}
+
+/// Gives keys back. If another node does not take them, the reply, which begins there and is the last that was noted, says so instead.
+async fn finish_keys(keys: &mut Keys, env: &Env, queue: &mut CheckQueue, start: usize, out: &mut Vec<u8>) {
+    if let Err(error) = keys.finish().await {
+        out.truncate(start);
+        error.write(out, env.proto);
+        queue.amend_end(out.len());
     }
 }

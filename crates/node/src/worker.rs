@@ -82,13 +82,20 @@ impl Worker {
     /// # Errors
     /// [`StartError`].
     pub(crate) fn new(node: Arc<Node>, index: usize, config: ShardConfig) -> Result<Self, StartError> {
+        let guests = node.cluster.as_ref().map(|_| ShardConfig {
+            slots: 0..0,
+            // What is lent comes back, whatever there is room for.
+            max_memory_bytes: 0,
+            ..config.clone()
+        });
+        let guests = guests.map(Shard::new).transpose()?;
         let mut shard = Shard::new(config)?;
         let limits = &node.config.limits;
         shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
         let scripts = ScriptHost::new(script_limits(&node.config))?;
-        let links = node.cluster.as_ref().map(|cluster| {
+        let links = node.cluster.as_ref().zip(guests).map(|(cluster, guests)| {
             let slots = crate::node::slots_of(index, node.workers());
-            Links::new(cluster, index, slots, limits)
+            Links::new(cluster, index, slots, limits, guests)
         });
         Ok(Self {
             index,
@@ -266,6 +273,10 @@ impl Worker {
         let mut more = true;
         while more && started.elapsed() < budget {
             more = shard.tidy(now_us, TIDY_ENTRIES);
+        }
+        if let Some(links) = &self.links {
+            // What runs have left; there is seldom anything.
+            links.guests.borrow_mut().tidy(now_us, TIDY_ENTRIES);
         }
         stretch.end(self.counters());
         more

@@ -17,6 +17,7 @@ mod changes;
 mod copy;
 mod debit;
 mod journal;
+mod loan;
 #[cfg(test)]
 mod owing_tests;
 mod record;
@@ -27,6 +28,7 @@ mod tests;
 
 pub use changes::ChangesWritten;
 pub use journal::{JOURNAL_BUCKETS_MAX, Owed};
+pub use loan::{LoanError, LoanReader, LoanWriter};
 pub use stand_in::{As, Share};
 
 use crate::Shard;

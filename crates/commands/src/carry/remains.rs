@@ -97,6 +97,8 @@ impl Shard {
             self.finish_remains(slot);
             self.abandon_arriving(slot);
             self.carry.copies.remove(&slot);
+        } else {
+            self.end_interest_in(slot);
         }
         self.store.set_role(slot, if held { Role::Held } else { Role::Replica });
     }

@@ -149,6 +149,13 @@ impl CheckQueue {
         }
     }
 
+    /// Notes that the last reply that was noted was replaced by another, which ends at that length.
+    pub fn amend_end(&mut self, length: usize) {
+        if let Some(end) = self.ends.last_mut() {
+            *end = length as u32;
+        }
+    }
+
     /// How many checks wait.
     pub fn len(&self) -> usize {
         self.pending.len()

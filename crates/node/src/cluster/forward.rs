@@ -3,6 +3,7 @@
 use super::instead::Standing;
 use super::lanes::Finished;
 use super::open::{NOBODY, Open, UNKNOWN, class_of, first_slot, whole, whole_or_part};
+use super::places::Whereabouts;
 use super::serve::{Forwarded, Malformed, Stretch, fit};
 use crate::limits::Bound;
 use crate::node::Place;
@@ -220,10 +221,7 @@ impl Worker {
                     self.counters().limit_hit(Bound::PeerFrameBytes);
                 }
                 open.missed.extend(sent.peer);
-                let left = open.take(commands, Err(error));
-                // The next attempt would fail as soon as this one.
-                open.waits |= left.iter().any(|&index| class_of(&open.batch, index) == Class::Other);
-                return Err(left);
+                return Err(open.take_failure(commands, error));
             }
         };
         let Some(peer) = sent.peer else {
@@ -289,11 +287,13 @@ impl Worker {
                     open.missed.push(peer);
                 }
             }
-            Err(PeerError::Refused) => {
-                links.circuits.borrow_mut().refused(&peer, self.node.clock.now_us());
+            Err(error) => {
+                if *error == PeerError::Refused {
+                    links.circuits.borrow_mut().refused(&peer, self.node.clock.now_us());
+                }
                 open.missed.push(peer);
+                return Err(open.take_failure(commands, *error));
             }
-            Err(_) => open.missed.push(peer),
         }
         Err(open.take(commands, answer))
     }
@@ -307,7 +307,9 @@ impl Worker {
 
     /// Sends commands to whoever decides them now. Answers which of them have no reply yet.
     async fn settle(self: &Rc<Self>, open: &mut Open, left: &[u32]) -> Vec<u32> {
-        if std::mem::take(&mut open.waits) {
+        // Checks do not wait for what only the holder can do.
+        let are_others = left.iter().all(|&index| class_of(&open.batch, index) == Class::Other);
+        if are_others && std::mem::take(&mut open.waits) {
             let most = if open.hops < AGREE_HOPS { AGREE } else { AGAIN };
             self.until_changed(most).await;
         }
@@ -382,6 +384,11 @@ impl Worker {
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return Some(Target::Nobody);
         };
+        let (spec, _, _, request) = open.batch.get(index as usize)?;
+        if spec.key_positions(request).nth(1).is_some() && self.whereabouts(spec, request) == Whereabouts::Here {
+            // What is in several places is brought together here.
+            return Some(Target::Here(self.index));
+        }
         let slot = first_slot(&open.batch, index as usize)?;
         let owner = self.node.owner(slot);
         let workers = self.node.workers();

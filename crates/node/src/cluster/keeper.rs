@@ -73,6 +73,8 @@ impl Worker {
                     }
                     if now_us >= told_us + TELL_US {
                         told_us = now_us;
+                        self.free_overdue();
+                        self.end_watches_abroad();
                         self.choose_journals();
                         self.tell_home();
                     }
@@ -281,6 +283,7 @@ impl Worker {
             targets: table(&|slot| view.target(slot)),
             heirs: table(&|slot| view.heir(slot)),
         };
+        self.free_lent_to_gone(&view);
         links.view.replace(view);
         self.step_slots(|machine, step| machine.view(&for_machine, step));
     }
@@ -295,8 +298,10 @@ impl Worker {
                     let theirs = slots_of(heard.worker, hello.workers);
                     links.circuits.borrow_mut().answered(&heard.peer, now_us);
                     self.step_slots(|machine, step| machine.link_up(&hello.id, heard.worker, theirs, step));
+                    self.call_all_of(&heard.peer, heard.worker);
                 }
                 PeerEvent::Lost(_) => {
+                    self.call_all_over(&heard.peer, heard.worker);
                     self.step_slots(|machine, step| machine.link_lost(&heard.peer, heard.worker, step));
                 }
                 PeerEvent::Failed(PeerError::Refused) => {
@@ -398,6 +403,11 @@ impl PeerHandler for FromPeers {
                 let number = self.number_of(from);
                 self.worker.serve_forward(number, from.version, body, reply);
             }
+            Kind::Lend => self.worker.serve_lend(from, body, reply),
+            Kind::GiveBack => self.worker.serve_give_back(from, body, reply),
+            Kind::Watch => self.worker.serve_watch(from, body, reply),
+            Kind::Await => self.worker.serve_await(from, body, reply),
+            Kind::Called => self.worker.take_call(from.version, body),
             Kind::Probe => {
                 let view = self.worker.links.as_ref().map_or(0, |links| links.view.borrow().hash());
                 // If the connection is over, nobody waits for that.
@@ -414,6 +424,9 @@ impl PeerHandler for FromPeers {
             | Kind::Listening
             | Kind::ScriptsAnswer
             | Kind::LibrariesAnswer
+            | Kind::Lent
+            | Kind::GivenBack
+            | Kind::Noted
             | Kind::Pong
             | Kind::Replies
             | Kind::Status
@@ -426,6 +439,8 @@ impl PeerHandler for FromPeers {
     }
 
     fn on_close(&self, peer: &PeerId, _why: PeerError) {
+        self.worker.free_lent_over(peer.connection);
+        self.worker.forget_interest_over(peer.connection);
         self.numbers
             .borrow_mut()
             .retain(|(id, _), _| id.name != peer.id.name || id.generation >= peer.id.generation);

@@ -1,8 +1,11 @@
 //! What a worker of a clustered node has to do with others.
 
 use super::Cluster;
+use super::asking::Asking;
 use super::events::Heard;
+use super::interest::Interest;
 use super::lanes::Lanes;
+use super::lender::Lender;
 use super::outbox::Outbox;
 use super::queues::OpenQueues;
 use super::seen::Seen;
@@ -17,6 +20,7 @@ use std::sync::Arc;
 use tollgate_cluster::View;
 use tollgate_cluster::circuit::Circuits;
 use tollgate_cluster::slots::{Effect, Machine, Settings};
+use tollgate_commands::Shard;
 
 /// What a worker of a clustered node has to do with others.
 #[derive(Debug)]
@@ -33,6 +37,14 @@ pub struct Links {
     pub machine: RefCell<Machine>,
     /// How peers answer.
     pub circuits: RefCell<Circuits>,
+    /// The shard of the runs that have keys of other nodes; it has no slots, but what is lent to them. Borrowed like the worker's own.
+    pub guests: RefCell<Shard>,
+    /// What is lent to runs of other nodes.
+    pub lender: Lender,
+    /// What clients of other nodes want to know of this worker's keys.
+    pub interest: Interest,
+    /// What this worker's clients want to know of other nodes' keys.
+    pub asking: Asking,
     /// The members.
     pub view: RefCell<Arc<View>>,
     /// When the machine was told the time last, by the node's clock.
@@ -59,7 +71,7 @@ pub struct Links {
 
 impl Links {
     /// No connections yet.
-    pub fn new(cluster: &Cluster, worker: usize, slots: Range<u16>, limits: &Limits) -> Self {
+    pub fn new(cluster: &Cluster, worker: usize, slots: Range<u16>, limits: &Limits, guests: Shard) -> Self {
         let heard = Rc::<Heard>::default();
         // There are far fewer workers than that.
         let number = worker as u16;
@@ -73,6 +85,10 @@ impl Links {
             }),
             machine: RefCell::new(Machine::new(cluster.me.clone(), slots, settings(limits))),
             circuits: RefCell::default(),
+            guests: RefCell::new(guests),
+            lender: Lender::default(),
+            interest: Interest::default(),
+            asking: Asking::default(),
             view: RefCell::new(Arc::clone(&cluster.view().borrow())),
             ticked_us: Cell::new(0),
             journaled: RefCell::new((Vec::new(), u64::MAX)),

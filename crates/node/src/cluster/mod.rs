@@ -1,10 +1,14 @@
 //! The node as one of a cluster: where commands go, and what goes between the slot machines and the shards.
 
+mod asking;
+mod borrower;
 mod events;
 mod forward;
 mod instead;
+mod interest;
 mod keeper;
 mod lanes;
+mod lender;
 mod links;
 mod open;
 mod operate;
@@ -18,6 +22,8 @@ mod serve;
 mod store;
 mod wide;
 
+pub use asking::At;
+pub use borrower::{Abroad, Obstacle};
 pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;

@@ -32,7 +32,7 @@ pub(super) struct Open {
     pub missed: Vec<Arc<str>>,
     /// By slot: who has it now, as the one says that was asked last.
     moved: Vec<(u16, Arc<str>)>,
-    /// How often commands were answered by who does not have their slots.
+    /// How often commands were sent to who does not have their slots, or could not be sent.
     pub hops: u32,
     /// Whether nobody knows better than the one who was asked: soon somebody will.
     pub waits: bool,
@@ -105,6 +105,15 @@ impl Open {
                 _ => self.replies[index as usize] = Some(UNKNOWN.into()),
             }
         }
+        again
+    }
+
+    /// As [`Open::take`], of a peer that could not be asked, or whose answer will not come. Checks go to another at once; what only the
+    /// holder can do waits until there may be a holder to ask, since without that it would be asked again in the same turn, and for ever.
+    pub(super) fn take_failure(&mut self, commands: &[u32], error: PeerError) -> Vec<u32> {
+        let again = self.take(commands, Err(error));
+        self.hops += 1;
+        self.waits |= again.iter().any(|&index| class_of(&self.batch, index) == Class::Other);
         again
     }
 

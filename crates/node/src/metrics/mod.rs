@@ -140,6 +140,12 @@ pub struct WorkerCounters {
     pub keys_waited: Counter,
     /// Keys lent by other shards to runs of this worker.
     pub keys_borrowed: Counter,
+    /// Keys of this worker's shard lent to runs of other nodes.
+    pub keys_lent: Counter,
+    /// Those that are lent or wanted now.
+    pub keys_lent_now: Counter,
+    /// Loans that their node has not taken back as a run of this worker left them.
+    pub loans_torn: Counter,
     /// Times that a script started again because it needed another key.
     pub script_restarts: Counter,
     /// Connections to and from peers that stood.
@@ -213,6 +219,9 @@ impl WorkerCounters {
             script_bytes: Counter::default(),
             keys_waited: Counter::default(),
             keys_borrowed: Counter::default(),
+            keys_lent: Counter::default(),
+            keys_lent_now: Counter::default(),
+            loans_torn: Counter::default(),
             script_restarts: Counter::default(),
             peer_connections_opened: Counter::default(),
             peer_connections_closed: Counter::default(),

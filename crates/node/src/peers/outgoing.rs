@@ -201,6 +201,8 @@ pub struct PeerLink {
     state: RefCell<State>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<Result<Answer, PeerError>>>>,
     next_id: Cell<u64>,
+    /// How often it has stood.
+    connections: Cell<u64>,
     heard: Cell<Option<Instant>>,
     task: Cell<Option<AbortHandle>>,
 }
@@ -225,6 +227,7 @@ impl PeerLink {
             state: RefCell::new(State::Connecting(Queue::default())),
             waiting: RefCell::default(),
             next_id: Cell::new(1),
+            connections: Cell::new(0),
             heard: Cell::new(None),
             task: Cell::new(None),
         });
@@ -273,6 +276,16 @@ impl PeerLink {
     /// Whether it stands.
     pub fn is_up(&self) -> bool {
         matches!(*self.state.borrow(), State::Up(_))
+    }
+
+    /// Which of its connections stands, or was the last that did: what is tied to one is gone with it.
+    pub fn connection(&self) -> u64 {
+        self.connections.get()
+    }
+
+    /// Whether it is to that worker of that peer.
+    pub fn is_to(&self, peer: &str, worker: u16) -> bool {
+        *self.name == *peer && self.worker == worker
     }
 
     /// How many requests wait for their answers.
@@ -455,6 +468,7 @@ impl PeerLink {
         } = *established;
         let sending = Rc::new(Sending::new(version, writer, self.shared.config.queue_bytes));
         let before = self.state.replace(State::Up(Rc::clone(&sending)));
+        self.connections.set(self.connections.get() + 1);
         if let State::Connecting(queue) = before {
             for (kind, id, body) in queue.frames {
                 if let Err(why) = sending.push_body(kind, id, &body, counters)
