@@ -9,7 +9,7 @@ use crate::delays::Delays;
 use crate::load::{Load, Plan, Target};
 use crate::network::{HOST, Network};
 use crate::outcome::{Outcome, Records};
-use crate::second_client::SecondClient;
+use crate::second_client::{Library, SecondClient};
 use crate::table;
 
 /// After that long, what is waited for does not come. Moves on a machine that has much else to do take some seconds.
@@ -35,6 +35,8 @@ pub struct Cluster {
 struct Clients {
     load: Load,
     second: Option<SecondClient>,
+    /// Those that follow redirections.
+    of_clusters: Vec<SecondClient>,
     began: Instant,
     ticks: u64,
 }
@@ -43,6 +45,13 @@ impl Cluster {
     /// A cluster of nodes of these names, once all have their slots.
     pub fn start(names: &[&str]) -> Self {
         let mut cluster = Self::empty(&[]);
+        cluster.start_nodes(names);
+        cluster
+    }
+
+    /// As [`Cluster::start`], with nodes that have a redirecting face.
+    pub fn start_redirecting(names: &[&str]) -> Self {
+        let mut cluster = Self::empty(&["--redirect-listen", "127.0.0.1:0"]);
         cluster.start_nodes(names);
         cluster
     }
@@ -182,12 +191,27 @@ impl Cluster {
 
     /// Begins a load, and redis-py beside it, on all nodes.
     pub fn begin(&mut self, plan: Plan) {
+        self.begin_beside(plan, &[]);
+    }
+
+    /// As [`Cluster::begin`], with these clients of Redis Cluster beside them.
+    pub fn begin_beside(&mut self, plan: Plan, libraries: &[Library]) {
         let targets = self.targets();
         let began = Instant::now();
         self.delays.restart(began);
         self.began = began;
-        let second = SecondClient::start(plan.quota, began, &targets);
+        let second = SecondClient::start(Library::RedisPy, plan.quota, began, &targets);
+        let redirecting = self.nodes.iter().filter_map(|(name, node)| {
+            Some(Target {
+                name: name.clone(),
+                at: node.redirect_listen()?,
+            })
+        });
+        let redirecting: Vec<Target> = redirecting.collect();
+        let start = |&library: &Library| SecondClient::start(library, plan.quota, began, &redirecting);
+        let of_clusters = libraries.iter().filter_map(start);
         self.clients = Some(Clients {
+            of_clusters: of_clusters.collect(),
             load: Load::begin(plan, began, targets),
             second,
             began,
@@ -291,6 +315,10 @@ impl Cluster {
     pub fn end(&mut self, scenario: &str) -> Outcomes {
         let clients = self.clients.take().expect("there are clients");
         let second = clients.second.map(SecondClient::end);
+        let of_clusters = clients.of_clusters.into_iter();
+        let of_clusters: Vec<_> = of_clusters
+            .map(|client| (client.library.name(), client.end()))
+            .collect();
         let (plan, records) = clients.load.end();
         let ticks = self.ticks() - clients.ticks;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
@@ -304,7 +332,11 @@ impl Cluster {
         };
         Outcomes {
             load: outcome("load", records),
-            second: second.map(|records| outcome("redis-py", records)),
+            second: second.map(|records| outcome(Library::RedisPy.name(), records)),
+            of_clusters: of_clusters
+                .into_iter()
+                .map(|(name, records)| outcome(name, records))
+                .collect(),
         }
     }
 
@@ -331,12 +363,14 @@ const TICKS_PER_S: f64 = 100.0;
 pub struct Outcomes {
     pub load: Outcome,
     pub second: Option<Outcome>,
+    /// Clients of Redis Cluster.
+    pub of_clusters: Vec<Outcome>,
 }
 
 impl Outcomes {
     /// Each of them.
     pub fn each(&self) -> impl Iterator<Item = &Outcome> {
-        std::iter::once(&self.load).chain(&self.second)
+        std::iter::once(&self.load).chain(&self.second).chain(&self.of_clusters)
     }
 
     /// See [`Outcome::assert_planned`].

@@ -7,6 +7,7 @@ use crate::cluster::{Cluster, Outcomes};
 use crate::load::Plan;
 use crate::oracle::Check;
 use crate::outcome::given_in;
+use crate::second_client::Library;
 
 const BEFORE: Duration = Duration::from_secs(4);
 const AFTERWARDS: Duration = Duration::from_secs(6);
@@ -51,8 +52,8 @@ const EXCESS_PART_MAX: f64 = 0.01;
 
 #[test]
 fn scenario_one_of_three_is_killed_at_twice_the_limit() {
-    let mut cluster = Cluster::start(&["a", "b", "c"]);
-    cluster.begin(Plan::default());
+    let mut cluster = Cluster::start_redirecting(&["a", "b", "c"]);
+    cluster.begin_beside(Plan::default(), &[Library::Ioredis]);
     cluster.run_for(BEFORE);
     let event = kill(&mut cluster, &["b"]);
     // A window of the limits in all, so that they are what the excess is compared with.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cluster::Cluster;
 use crate::load::Plan;
 use crate::outcome::given_in;
+use crate::second_client::Library;
 
 const BEFORE: Duration = Duration::from_secs(3);
 const AFTERWARDS: Duration = Duration::from_secs(5);
@@ -87,8 +88,8 @@ fn scenario_others_take_all_processors() {
 
 #[test]
 fn scenario_a_slow_script_runs_at_a_holder() {
-    let mut cluster = Cluster::start(&["a", "b", "c"]);
-    cluster.begin(Plan::default());
+    let mut cluster = Cluster::start_redirecting(&["a", "b", "c"]);
+    cluster.begin_beside(Plan::default(), &[Library::RedisCli]);
     cluster.run_for(BEFORE);
     let mut at_b = cluster.node("b").client();
     // A key that b has: there it counts.

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use crate::cluster::Cluster;
 use crate::load::Plan;
+use crate::second_client::Library;
 
 const BEFORE: Duration = Duration::from_secs(3);
 const AFTERWARDS: Duration = Duration::from_secs(4);
 
 #[test]
 fn scenario_a_node_joins_under_load() {
-    let mut cluster = Cluster::start(&["a", "b"]);
-    cluster.begin(Plan::default());
+    let mut cluster = Cluster::start_redirecting(&["a", "b"]);
+    cluster.begin_beside(Plan::default(), &[Library::Ioredis, Library::RedisCli]);
     cluster.run_for(BEFORE);
     cluster.add("c", &[]);
     cluster.is_back("c");

@@ -91,7 +91,8 @@ class Client:
 
     def script(self, client, number, _):
         def call(key):
-            count, field = client.eval(SCRIPT, 1, key, 2)
+            # EVALSHA, and SCRIPT LOAD where the script is not known.
+            count, field = client.register_script(SCRIPT)(keys=[key], args=[2])
             if count != field:
                 raise Wrong(f"{key}: {count} and {field}")
             return count

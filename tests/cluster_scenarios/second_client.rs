@@ -1,4 +1,4 @@
-//! redis-py, in a process of its own.
+//! Real client libraries beside the load, each in a process of its own.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
+use tollgate_suite::find_tool;
 
 use crate::load::Target;
 use crate::oracle::{Check, Quota, Source};
@@ -16,25 +17,66 @@ const RATE: u32 = 60;
 /// Keys of each kind of check.
 const KEYS: usize = 20;
 
-/// redis-py, started by [`SecondClient::start`].
+/// A client library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// redis-py, through the default face.
+    RedisPy,
+    /// ioredis as a client of Redis Cluster.
+    Ioredis,
+    /// `redis-cli -c`. It stays with the node to which it was sent last, and gives up when that one ends.
+    RedisCli,
+}
+
+impl Library {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RedisPy => "redis-py",
+            Self::Ioredis => "ioredis cluster",
+            Self::RedisCli => "redis-cli -c",
+        }
+    }
+
+    /// The program that runs it; none if the runner has not set up what it needs, but in CI it has to.
+    fn program(self) -> Option<Command> {
+        let (variable, file) = match self {
+            Self::RedisPy => ("SCENARIO_PYTHON", "second_client.py"),
+            Self::Ioredis => ("SCENARIO_NODE_PATH", "ioredis_cluster.cjs"),
+            Self::RedisCli => ("SCENARIO_PYTHON", "redis_cli_cluster.py"),
+        };
+        let found = std::env::var_os(variable).filter(|_| self != Self::RedisCli || find_tool("redis-cli").is_some());
+        let Some(found) = found else {
+            let in_ci = std::env::var("CI").is_ok_and(|value| value == "1" || value == "true");
+            assert!(!in_ci, "tests/run.py sets up what {} needs", self.name());
+            println!("without {}: what it needs is not set up", self.name());
+            return None;
+        };
+        let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/cluster_scenarios", file]
+            .iter()
+            .collect();
+        let mut command = match self {
+            Self::Ioredis => {
+                let mut node = Command::new("node");
+                node.env("NODE_PATH", found);
+                node
+            }
+            Self::RedisPy | Self::RedisCli => Command::new(found),
+        };
+        command.arg(script).env("PYTHONDONTWRITEBYTECODE", "1");
+        Some(command)
+    }
+}
+
+/// A client library in a process of its own.
 pub struct SecondClient {
+    pub library: Library,
     child: Child,
     orders: Option<ChildStdin>,
 }
 
 impl SecondClient {
-    /// Starts it with the Python that `SCENARIO_PYTHON` names, which has redis-py; none if that is not set, but in CI it has to be.
-    /// Times count from `began`.
-    pub fn start(quota: Quota, began: Instant, targets: &[Target]) -> Option<Self> {
-        let Some(python) = std::env::var_os("SCENARIO_PYTHON") else {
-            let in_ci = std::env::var("CI").is_ok_and(|value| value == "1" || value == "true");
-            assert!(!in_ci, "tests/run.py sets SCENARIO_PYTHON");
-            println!("without redis-py: SCENARIO_PYTHON is not set");
-            return None;
-        };
-        let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/cluster_scenarios/second_client.py"]
-            .iter()
-            .collect();
+    /// Starts it, if what it needs is there. Times count from `began`.
+    pub fn start(library: Library, quota: Quota, began: Instant, targets: &[Target]) -> Option<Self> {
         let now = clock_gettime(ClockId::Monotonic);
         let now_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000;
         let began_us = now_us - began.elapsed().as_micros() as u64;
@@ -45,15 +87,15 @@ impl SecondClient {
             RATE.into(),
             began_us,
         ];
-        let mut child = Command::new(python)
-            .arg(script)
+        let mut child = library
+            .program()?
             .args(numbers.map(|number| number.to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("Python starts");
+            .expect("it starts");
         let orders = child.stdin.take();
-        let mut client = Self { child, orders };
+        let mut client = Self { library, child, orders };
         client.set_targets(targets);
         Some(client)
     }
@@ -66,7 +108,7 @@ impl SecondClient {
 
     fn say(&mut self, line: &str) {
         let orders = self.orders.as_mut().expect("it is told nothing after its end");
-        writeln!(orders, "{line}").expect("redis-py runs");
+        writeln!(orders, "{line}").expect("it runs");
     }
 
     /// Ends it, and returns what it has seen.
@@ -77,7 +119,7 @@ impl SecondClient {
         let mut out = self.child.stdout.take().expect("a pipe");
         std::io::Read::read_to_string(&mut out, &mut text).expect("text");
         let status = self.child.wait().expect("it can be waited for");
-        assert!(status.success(), "redis-py ended with {status}");
+        assert!(status.success(), "{} ended with {status}", self.library.name());
         read(&serde_json::from_str(&text).expect("JSON"))
     }
 }

@@ -13,19 +13,22 @@ TITLES = ("scenario", "client", "checks", "admitted", "model", "excess", "of lim
 
 
 def prepare(tests, environments):
-    """Gives the scenarios among `tests` the Python that has redis-py."""
+    """Gives the scenarios among `tests` the Python that has redis-py, and the packages of Node.js that have ioredis."""
     scenarios = [test for test in tests if LABEL in test.name]
     if not scenarios:
         return
-    environments.ask(CLIENT)
+    for name in (CLIENT, "node"):
+        environments.ask(name)
     try:
         environments.get(CLIENT)
+        node_path = environments.get("node")["NODE_PATH"]
     except Missing as error:
         for test in scenarios:
             test.missing = str(error)
         return
     for test in scenarios:
         test.env["SCENARIO_PYTHON"] = str(CACHE / "python" / CLIENT / "bin" / "python")
+        test.env["SCENARIO_NODE_PATH"] = node_path
 
 
 def begin_table(tests):

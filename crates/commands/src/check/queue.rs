@@ -133,13 +133,6 @@ impl CheckQueue {
         }
     }
 
-    /// Notes that the last reply that was noted was replaced by another, which ends at that length.
-    pub fn amend_end(&mut self, length: usize) {
-        if let Some(end) = self.ends.last_mut() {
-            *end = length as u32;
-        }
-    }
-
     /// Puts another reply in place of the last in `out`, if that is longer. Nothing waits, and ends are noted.
     pub fn shorten_last(&mut self, out: &mut Vec<u8>, reply: &[u8]) {
         debug_assert!(self.pending.is_empty() && self.track_ends);
@@ -153,6 +146,13 @@ impl CheckQueue {
             out.truncate(start);
             out.extend_from_slice(reply);
             *end = out.len() as u32;
+        }
+    }
+
+    /// Notes that the last reply that was noted was replaced by another, which ends at that length.
+    pub fn amend_end(&mut self, length: usize) {
+        if let Some(end) = self.ends.last_mut() {
+            *end = length as u32;
         }
     }
 

@@ -5,7 +5,6 @@ use super::{CHECK, batch, see_members, text, with_worker};
 use crate::node::Place;
 use crate::remote::Replies;
 use crate::worker::Worker;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tollgate_store::slot_of;
@@ -63,29 +62,6 @@ fn other_commands_get_an_error_in_the_end() {
             if waits {
                 assert!(started.elapsed() >= Duration::from_secs(3), "{:?}", started.elapsed());
             }
-        });
-    }
-}
-
-#[test]
-fn a_command_whose_holder_cannot_be_asked_waits_and_lets_others_run() {
-    for command in ["GET k", "INCR k"] {
-        with_worker(async |worker, _inbox| {
-            // The view has lost the holder, and nobody has taken over yet.
-            see_members(&worker, &["b"]);
-            Peer::holds_all(&worker, "b");
-            let turns = Rc::new(Cell::new(0));
-            let counted = Rc::clone(&turns);
-            let others = tokio::task::spawn_local(async move {
-                loop {
-                    counted.set(counted.get() + 1);
-                    tokio::task::yield_now().await;
-                }
-            });
-            let reply = text(&forwarded(&worker, command).await);
-            others.abort();
-            assert!(reply.starts_with("-CLUSTERDOWN "), "{reply}");
-            assert!(turns.get() > 100, "{}", turns.get());
         });
     }
 }
