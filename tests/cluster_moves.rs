@@ -207,7 +207,7 @@ fn scenario_slots_move_while_their_keys_are_written_and_held_and_a_node_dies() {
     let stop = AtomicBool::new(false);
     let stop_loosely = AtomicBool::new(false);
     let held = AtomicI64::new(0);
-    let nodes = &Mutex::default();
+    let nodes: &Mutex<Vec<SocketAddr>> = &Mutex::default();
     let mut a = start("a", None);
     std::thread::scope(|scope| {
         // The loads end also if something is not as it should be.
