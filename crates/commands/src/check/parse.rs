@@ -139,6 +139,9 @@ fn ranged(field: &'static str, value: i64, min: u64, max: u64) -> Result<u64, Co
 /// seconds, B = max_burst + 1.
 pub(crate) fn cl_throttle(shard: &mut Shard, request: Request<'_>) -> Result<Order, CommandError> {
     const PERIOD_MAX_S: u64 = tollgate_limiter::WINDOW_MAX_US / 1_000_000;
+    if request.len() > 6 {
+        return Err(CommandError::Arity("cl.throttle".to_owned()));
+    }
     let max_burst = ranged("max_burst", integer(request.arg(2))?, 0, AMOUNT_MAX - 1)?;
     let count = ranged("count", integer(request.arg(3))?, 1, AMOUNT_MAX)?;
     let period_s = ranged("period", integer(request.arg(4))?, 1, PERIOD_MAX_S)?;

@@ -2,6 +2,7 @@
 
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
+use crate::stretch::Stretch;
 use tokio::sync::oneshot;
 use tollgate_commands::{CheckQueue, Face, LastCommand, Warmer};
 
@@ -35,8 +36,8 @@ pub struct TurnBuffers {
     pub(super) numbers: Vec<usize>,
     /// The batches of this segment by number.
     pub(super) sent: Vec<Sent>,
-    /// Whether the turn has not waited for anybody.
-    pub(super) unbroken: bool,
+    /// What the turn has worked since it began, or last let others run; none after it waited for anybody.
+    pub(super) stretch: Option<Stretch>,
 }
 
 /// A batch of a segment.
@@ -68,7 +69,7 @@ impl TurnBuffers {
             order: Order::default(),
             outgoing,
             numbers: vec![0; workers],
-            unbroken: true,
+            stretch: None,
             sent: Vec::new(),
         }
     }
@@ -81,9 +82,9 @@ impl TurnBuffers {
         }
     }
 
-    /// Whether the turn went through without waiting for other shards or for the policies' next time slice.
-    pub fn was_alone(&self) -> bool {
-        self.unbroken
+    /// What the turn that is over has worked since it last let others run; none if it has waited since.
+    pub fn take_stretch(&mut self) -> Option<Stretch> {
+        self.stretch.take()
     }
 
     /// Empties them, giving back what one large turn needed.
@@ -95,6 +96,7 @@ impl TurnBuffers {
         self.local.shrink_to(KEPT_OUT_BYTES);
         self.order.clear();
         self.sent.clear();
+        self.stretch = None;
         debug_assert!(self.queue.is_empty() && self.joining.is_empty());
     }
 }
