@@ -5,8 +5,10 @@
 
 use tollgate_cluster::Incarnation;
 use tollgate_cluster::wire::{
-    Forward, FrameError, FrameReader, FrameWriter, Handshake, Kind, Local, Message, Pong, Probe, Progress, Replies,
-    Secret, SlotMessages, Versions, append_slot_message, read_message, write_message,
+    AskStatus, Drain, DrainBegun, Forward, FrameError, FrameReader, FrameWriter, Handshake, Keyspace, KeyspaceDone,
+    Kind, Libraries, LibrariesAnswer, Listeners, Listening, Local, Message, NodeStatus, Pong, Probe, Progress, Publish,
+    Published, Replies, Scripts, ScriptsAnswer, Secret, SlotMessages, Versions, append_slot_message, read_message,
+    write_message,
 };
 
 const FRAME_BYTES_MAX: usize = 1 << 16;
@@ -116,6 +118,20 @@ fn read(kind: Option<Kind>, body: &[u8]) {
         Some(Kind::Replies) => reads_back!(Replies<'_>, body),
         Some(Kind::Probe) => reads_back!(Probe, body),
         Some(Kind::Pong) => reads_back!(Pong, body),
+        Some(Kind::Keyspace) => reads_back!(Keyspace<'_>, body),
+        Some(Kind::KeyspaceDone) => reads_back!(KeyspaceDone<'_>, body),
+        Some(Kind::Publish) => reads_back!(Publish<'_>, body),
+        Some(Kind::Published) => reads_back!(Published, body),
+        Some(Kind::Listeners) => reads_back!(Listeners<'_>, body),
+        Some(Kind::Listening) => reads_back!(Listening<'_>, body),
+        Some(Kind::Scripts) => reads_back!(Scripts<'_>, body),
+        Some(Kind::ScriptsAnswer) => reads_back!(ScriptsAnswer<'_>, body),
+        Some(Kind::Libraries) => reads_back!(Libraries<'_>, body),
+        Some(Kind::LibrariesAnswer) => reads_back!(LibrariesAnswer<'_>, body),
+        Some(Kind::AskStatus) => reads_back!(AskStatus, body),
+        Some(Kind::Status) => reads_back!(NodeStatus, body),
+        Some(Kind::Drain) => reads_back!(Drain, body),
+        Some(Kind::DrainBegun) => reads_back!(DrainBegun, body),
         Some(Kind::Slot) => {
             let messages: Vec<_> = SlotMessages::of(body).map_while(Result::ok).collect();
             let mut again = Vec::new();

@@ -18,8 +18,12 @@ mod gossip;
 mod handshake;
 mod hello;
 mod keys;
+mod keyspace;
+mod libraries;
 mod message;
 mod operate;
+mod pubsub;
+mod scripts;
 mod slot;
 
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HEADER_BYTES, SEAL_BYTES};
@@ -27,9 +31,13 @@ pub use gossip::{GossipRefusal, Sealer, TIME_WINDOW};
 pub use handshake::{Established, Handshake, Progress};
 pub use hello::{HELLO_BYTES_MAX, Hello, Local, NONCE_BYTES, Refusal, Versions};
 pub use keys::Secret;
+pub use keyspace::{Keyspace, KeyspaceDone, KeyspaceOutcome, KeyspaceStep, ScanPlace};
+pub use libraries::{Libraries, LibrariesAnswer, LibraryChange, LibraryVersion};
 pub use message::{
     Forward, Holder, Kind, Message, MessageError, NotAnswered, Pong, Probe, Replies, Run, Why, read_message,
     write_message,
 };
 pub use operate::{AskStatus, Drain, DrainBegun, NodeStatus, Trouble};
+pub use pubsub::{Listeners, ListenersOf, Listening, Publish, Published};
+pub use scripts::{Scripts, ScriptsAnswer, ScriptsAsk, ScriptsTold};
 pub use slot::{SlotMessages, append_slot_message};

@@ -11,8 +11,10 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use support::{Party, local, opener, secret};
 use tollgate_cluster::wire::{
-    AskStatus, Drain, DrainBegun, Forward, FrameReader, FrameWriter, Handshake, Holder, Kind, Message, NodeStatus,
-    NotAnswered, Pong, Probe, Replies, Run, SlotMessages, Trouble, Why, append_slot_message, read_message,
+    AskStatus, Drain, DrainBegun, Forward, FrameReader, FrameWriter, Handshake, Holder, Keyspace, KeyspaceDone,
+    KeyspaceOutcome, KeyspaceStep, Kind, Libraries, LibrariesAnswer, LibraryChange, LibraryVersion, Listeners,
+    ListenersOf, Listening, Message, NodeStatus, NotAnswered, Pong, Probe, Publish, Published, Replies, Run, ScanPlace,
+    Scripts, ScriptsAnswer, ScriptsAsk, ScriptsTold, SlotMessages, Trouble, Why, append_slot_message, read_message,
     write_message,
 };
 use tollgate_cluster::{Epoch, Incarnation, slots};
@@ -317,6 +319,173 @@ fn what_operators_ask() {
     holds("drain", 4, &Drain { undo: true }, &mut Vec::new());
     let refused = "no".into();
     holds("drain_begun", 4, &DrainBegun { refused }, &mut Vec::new());
+}
+
+#[test]
+fn keyspace_steps() {
+    let slots: &[u8] = &[1, 0, 0b1000_0001, 0xff];
+    let from = ScanPlace {
+        slot: 16_383,
+        position: 0x7fff_ffff,
+        mark: 255,
+    };
+    for (name, step) in [
+        ("keyspace_count", KeyspaceStep::Count { db: 0, slots }),
+        (
+            "keyspace_scan",
+            KeyspaceStep::Scan {
+                db: 15,
+                slots,
+                from,
+                count: 1_000,
+                pattern: Some(b"user:*"),
+                of_type: Some("string"),
+            },
+        ),
+        ("keyspace_random", KeyspaceStep::Random { db: 1 }),
+        ("keyspace_flush", KeyspaceStep::Flush { db: Some(3) }),
+        ("keyspace_flush_all", KeyspaceStep::Flush { db: None }),
+        ("keyspace_free", KeyspaceStep::Free),
+    ] {
+        holds(name, 1, &Keyspace { step }, &mut Vec::new());
+    }
+    for (name, done) in [
+        (
+            "keyspace_counted",
+            KeyspaceOutcome::Counted {
+                keys: 70_000,
+                missed: slots,
+            },
+        ),
+        (
+            "keyspace_scanned",
+            KeyspaceOutcome::Scanned {
+                keys: vec![b"user:1", b""],
+                looked_at: 300,
+                next: Some(from),
+                missed: &[0, 0],
+            },
+        ),
+        ("keyspace_picked", KeyspaceOutcome::Random { key: Some(b"k") }),
+        ("keyspace_flushed", KeyspaceOutcome::Flushed { slots }),
+        ("keyspace_freed", KeyspaceOutcome::Freed),
+        ("keyspace_busy", KeyspaceOutcome::Busy),
+    ] {
+        holds(name, 1, &KeyspaceDone { done }, &mut Vec::new());
+    }
+}
+
+#[test]
+fn published_messages_and_listeners() {
+    let publish = Publish {
+        channel: b"news",
+        message: b"\r\n",
+        sharded: false,
+    };
+    holds("publish", 1, &publish, &mut Vec::new());
+    let publish = Publish {
+        sharded: true,
+        ..publish
+    };
+    holds("publish_sharded", 0, &publish, &mut Vec::new());
+    holds("published", 1, &Published { receivers: 300 }, &mut Vec::new());
+    for (name, of) in [
+        (
+            "listeners_channels",
+            ListenersOf::Channels {
+                pattern: Some(b"n*"),
+                sharded: false,
+            },
+        ),
+        (
+            "listeners_counts",
+            ListenersOf::Counts {
+                channels: vec![b"a", b""],
+                sharded: true,
+            },
+        ),
+        ("listeners_patterns", ListenersOf::Patterns),
+    ] {
+        holds(name, 1, &Listeners { of }, &mut Vec::new());
+    }
+    let listening = Listening {
+        names: vec![b"news"],
+        counts: vec![0, 70_000],
+    };
+    holds("listening", 1, &listening, &mut Vec::new());
+}
+
+#[test]
+fn scripts() {
+    let sha1 = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    for (name, what) in [
+        ("scripts_load", ScriptsAsk::Load { text: b"return 1" }),
+        ("scripts_find", ScriptsAsk::Find { sha1 }),
+        (
+            "scripts_exist",
+            ScriptsAsk::Exist {
+                sha1s: vec![sha1, sha1],
+            },
+        ),
+        ("scripts_flush", ScriptsAsk::Flush),
+    ] {
+        holds(name, 1, &Scripts { what }, &mut Vec::new());
+    }
+    for (name, answer) in [
+        ("scripts_done", ScriptsTold::Done),
+        (
+            "scripts_found",
+            ScriptsTold::Found {
+                text: Some(b"return 1"),
+            },
+        ),
+        (
+            "scripts_known",
+            ScriptsTold::Known {
+                known: vec![true, false],
+            },
+        ),
+        ("scripts_not_done", ScriptsTold::NotDone),
+    ] {
+        holds(name, 1, &ScriptsAnswer { answer }, &mut Vec::new());
+    }
+}
+
+#[test]
+fn libraries() {
+    let version = LibraryVersion {
+        counter: 300,
+        node: "node-1",
+    };
+    let changes = vec![
+        LibraryChange {
+            name: "mylib",
+            version,
+            text: Some(b"#!lua name=mylib\n"),
+        },
+        LibraryChange {
+            name: "gone",
+            version: LibraryVersion { counter: 1, node: "" },
+            text: None,
+        },
+    ];
+    let libraries = Libraries {
+        flushed: version,
+        changes: changes.clone(),
+        known: Some(vec![("mylib", version)]),
+    };
+    holds("libraries", 1, &libraries, &mut Vec::new());
+    let told = Libraries {
+        known: None,
+        ..libraries
+    };
+    holds("libraries_told", 1, &told, &mut Vec::new());
+    let answer = LibrariesAnswer {
+        flushed: version,
+        changes,
+        more: true,
+    };
+    holds("libraries_answer", 1, &answer, &mut Vec::new());
 }
 
 #[test]

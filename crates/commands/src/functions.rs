@@ -9,9 +9,11 @@ mod load;
 mod manage;
 mod payload;
 mod registry;
+mod versions;
 
 pub(crate) use compiled::{Callable, CompiledLibraries};
 pub(crate) use load::Loading;
 pub(crate) use manage::{delete, dump, flush, help, kill, list, stats};
 
 pub use registry::{Functions, FunctionsLimits, LibraryChange};
+pub use versions::{LibraryRecord, Version as LibraryVersion};

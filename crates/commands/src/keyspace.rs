@@ -5,9 +5,11 @@
 //! a command only carries operations and answers, and no shard works for long at a time.
 
 mod run;
+mod slots;
 mod step;
 
 pub use run::KeyspaceRun;
+pub use slots::{SlotPosition, SlotScan, SlotScanned};
 
 use crate::CommandError;
 use crate::glob::{Case, Glob};
@@ -86,15 +88,39 @@ pub struct Name {
 
 /// A pattern that keys must match, ready for use by several shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern(pub(crate) Arc<Glob>);
+pub struct Pattern {
+    glob: Arc<Glob>,
+    text: Arc<[u8]>,
+}
 
 impl Pattern {
     /// A pattern, unless it is the one that everything matches.
-    fn new(text: &[u8], bytes_max: usize) -> Result<Option<Self>, CommandError> {
+    ///
+    /// # Errors
+    /// It has more than `bytes_max`.
+    pub fn new(text: &[u8], bytes_max: usize) -> Result<Option<Self>, CommandError> {
         if text.len() > bytes_max {
             return Err(CommandError::PatternTooLong(bytes_max));
         }
-        Ok((text != b"*").then(|| Self(Arc::new(Glob::new(text, Case::Sensitive)))))
+        Ok((text != b"*").then(|| Self {
+            glob: Arc::new(Glob::new(text, Case::Sensitive)),
+            text: text.into(),
+        }))
+    }
+
+    /// What [`Pattern::new`] was given.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Whether a key matches.
+    pub(crate) fn matches(&self, key: &[u8]) -> bool {
+        self.glob.matches(key)
+    }
+
+    /// See [`Glob::cost`].
+    pub(crate) fn cost(&self, key_len: usize) -> usize {
+        self.glob.cost(key_len)
     }
 }
 
@@ -134,8 +160,17 @@ pub enum TypeFilter {
 }
 
 impl TypeFilter {
+    /// The name of the type that it wants, which is none of a type if it wants no key; nothing if it wants all.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Any => None,
+            Self::Of(name) => Some(name),
+            Self::Nothing => Some(""),
+        }
+    }
+
     /// The filter for a name in any case.
-    pub(crate) fn named(name: &[u8]) -> Self {
+    pub fn named(name: &[u8]) -> Self {
         let known = [TYPE_NAME, "string", "list", "set", "hash", "zset"];
         let found = known
             .into_iter()
@@ -183,6 +218,23 @@ impl ScanCursor {
 
     pub(crate) fn at_slot(slot: u16) -> Self {
         Self::from_store(tollgate_store::Cursor::at_slot(slot))
+    }
+
+    /// The cursor of a cluster: a place in a slot, and a mark of the order in which it is one. The number has the slot on top, then the
+    /// position, then the mark.
+    pub fn in_cluster(at: SlotPosition, mark: u8) -> Self {
+        let place = u64::from(at.slot) << slots::POSITION_BITS | u64::from(at.position);
+        Self(place << u8::BITS | u64::from(mark))
+    }
+
+    /// What [`ScanCursor::in_cluster`] was given.
+    pub fn place_in_cluster(self) -> (SlotPosition, u8) {
+        let place = self.0 >> u8::BITS;
+        let at = SlotPosition {
+            slot: (place >> slots::POSITION_BITS) as u16,
+            position: (place & ((1 << slots::POSITION_BITS) - 1)) as u32,
+        };
+        (at, self.0 as u8)
     }
 
     fn from_store(cursor: tollgate_store::Cursor) -> Self {
@@ -236,7 +288,8 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    pub(crate) fn push(&mut self, key: &[u8]) {
+    /// Adds a key.
+    pub fn push(&mut self, key: &[u8]) {
         self.len += 1;
         tollgate_protocol::ReplyWriter::new(&mut self.encoded, tollgate_protocol::Proto::Resp2).bulk(key);
     }
@@ -445,5 +498,14 @@ mod tests {
         assert_eq!(last.slot(), tollgate_store::SLOTS - 1);
         assert_eq!(ScanCursor::from_number(last.to_number()), Some(last));
         assert_eq!(ScanCursor::from_number(1 << 53), None);
+        let last = SlotPosition {
+            slot: tollgate_store::SLOTS - 1,
+            position: (1 << slots::POSITION_BITS) - 1,
+        };
+        let cursor = ScanCursor::in_cluster(last, 255);
+        assert_eq!(cursor.to_number(), (1 << 53) - 1);
+        assert_eq!((cursor.slot(), cursor.place_in_cluster()), (last.slot, (last, 255)));
+        let start = SlotPosition::start_of(0);
+        assert_eq!(ScanCursor::in_cluster(start, 0), ScanCursor::START);
     }
 }

@@ -78,13 +78,13 @@ pub use cluster::{ClusterNode, Topology};
 pub use env::Env;
 pub use error::CommandError;
 pub use face::Face;
-pub use functions::{Functions, FunctionsLimits, LibraryChange};
+pub use functions::{Functions, FunctionsLimits, LibraryChange, LibraryRecord, LibraryVersion};
 pub use holds::{Loan, RunId};
 pub use info::memory_policy;
 pub use interest::{Wakeup, WatchMark};
 pub use keyspace::{
     KEYS_BYTES_MAX, KeyList, KeyspaceAnswer, KeyspaceCommand, KeyspaceLimits, KeyspaceOp, KeyspaceRun, Name, Pattern,
-    STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned, TypeFilter,
+    STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned, SlotPosition, SlotScan, SlotScanned, TypeFilter,
 };
 pub use latency::LatencyMonitor;
 pub use lookup::{CommandTable, LastCommand};
@@ -99,7 +99,7 @@ pub use session::{CLIENT_NAME_MAX_BYTES, ReplyMode, Session};
 pub use shard::{Shard, ShardConfig, ShardError, Step, WhenFull};
 pub use slowlog::{SLOWLOG_ENTRIES_MAX, SlowCommand, SlowLog};
 pub use stats::{FaultKind, PolicyStats, ShardStats, Verdict};
-pub use table::{ALL, ConnectionFn, EachKeyFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec, WorkerCommand};
+pub use table::{ALL, ConnectionFn, EachKeyFn, KeyFn, KeysFn, Rest, Run, STEP_ELEMENTS, Spec, Wide, WorkerCommand};
 pub use transaction::{Transaction, Watching};
 pub use ttl::EXPIRE_MAX_US;
 pub use undo::UndoLog;

@@ -50,6 +50,12 @@ pub trait NodeView {
     /// The worker is too far behind.
     fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError>;
 
+    /// Whether there are other nodes in its cluster.
+    fn has_peers(&self) -> bool;
+
+    /// Sends a message to those who listen at other nodes, without waiting for anything.
+    fn publish_elsewhere(&self, channel: &[u8], message: &[u8], sharded: bool);
+
     /// The slots of each shard, in ascending order.
     fn shard_slots(&self) -> Arc<[Range<u16>]>;
 

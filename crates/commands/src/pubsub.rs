@@ -2,6 +2,8 @@
 //!
 //! A node has one [`PubSub`]. A message goes to the workers that have listeners, each of which writes it to its connections.
 
+mod listeners;
+
 use crate::CommandError;
 use crate::glob::{Case, Glob};
 use crate::node_view::ConnectionCall;
@@ -51,6 +53,15 @@ struct Topics {
     channels: HashMap<Box<[u8]>, Vec<Listener>>,
     shard_channels: HashMap<Box<[u8]>, Vec<Listener>>,
     patterns: BTreeMap<Box<[u8]>, PatternListeners>,
+}
+
+impl Topics {
+    fn channels_of(&self, sharded: bool) -> &HashMap<Box<[u8]>, Vec<Listener>> {
+        match sharded {
+            true => &self.shard_channels,
+            false => &self.channels,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -212,10 +223,7 @@ impl PubSub {
         }
         let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
         let mut to: BTreeMap<usize, Vec<Recipient>> = BTreeMap::new();
-        let of_channel = match sharded {
-            true => topics.shard_channels.get(channel),
-            false => topics.channels.get(channel),
-        };
+        let of_channel = topics.channels_of(sharded).get(channel);
         for listener in of_channel.into_iter().flatten() {
             to.entry(listener.worker).or_default().push((listener.connection, None));
         }
@@ -257,6 +265,7 @@ impl Published {
             // Who listens was told to the publisher before; a worker that is too far behind gets nothing.
             let _ = node.deliver(worker, delivery);
         }
+        node.publish_elsewhere(&self.channel, &self.message, self.sharded);
     }
 }
 
@@ -396,7 +405,7 @@ fn send(call: &mut ConnectionCall<'_>, sharded: bool) -> Result<(), CommandError
         if waiting_bytes + message.len() > PUBLISHED_BYTES_MAX {
             return Err(CommandError::SubscribersBehind);
         }
-        if count > 0 {
+        if count > 0 || call.node.has_peers() {
             later.push(Published {
                 channel: channel.into(),
                 message: message.into(),
@@ -432,11 +441,8 @@ fn write_channels(call: &mut ConnectionCall<'_>, sharded: bool) -> Result<(), Co
     };
     let registry = Arc::clone(call.node.pubsub());
     let topics = registry.topics.read().unwrap_or_else(PoisonError::into_inner);
-    let channels = match sharded {
-        true => &topics.shard_channels,
-        false => &topics.channels,
-    };
-    let matching = channels
+    let matching = topics
+        .channels_of(sharded)
         .keys()
         .filter(|name| glob.as_ref().is_none_or(|glob| glob.matches(name)));
     let names: Vec<_> = matching.collect();
@@ -463,10 +469,7 @@ fn write_counts(call: &mut ConnectionCall<'_>, sharded: bool) -> Result<(), Comm
     // A flat list in both protocols.
     reply.array(2 * (request.len() - 2));
     for name in request.iter().skip(2) {
-        let listeners = match sharded {
-            true => topics.shard_channels.get(name),
-            false => topics.channels.get(name),
-        };
+        let listeners = topics.channels_of(sharded).get(name);
         reply.bulk(name);
         reply.int(listeners.map_or(0, Vec::len) as i64);
     }

@@ -76,7 +76,10 @@ mod tests {
         }
         let shard = &shards.shards[0];
         assert!(shard.stats.shed > 0);
-        assert!(shard.policies.params_bytes() > BOUND / 2, "limits take more than buckets");
+        assert!(
+            shard.policies.params_bytes() > BOUND / 2,
+            "limits take more than buckets"
+        );
         assert!(most_bytes < 2 * BOUND, "{most_bytes} bytes");
         // What nobody uses any more is given back.
         let full_bytes = shard.policies.params_bytes();

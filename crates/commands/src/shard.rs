@@ -451,7 +451,7 @@ impl Shard {
     }
 
     /// The next number of a cheap pseudo-random sequence.
-    pub(crate) fn next_draw(&mut self) -> u64 {
+    pub fn next_draw(&mut self) -> u64 {
         self.draws.next()
     }
 

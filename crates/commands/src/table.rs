@@ -93,6 +93,27 @@ pub enum WorkerCommand {
     Monitor,
 }
 
+/// What a command that a node does for itself does at the other nodes of its cluster, so that all of them look like one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wide {
+    /// Their listeners get the message, and are counted. Whether the channel is one of a slot.
+    Publish(bool),
+    /// Their channels are listed. Whether those of slots are meant.
+    Channels(bool),
+    /// Their listeners are counted. Whether those to channels of slots are meant.
+    Counts(bool),
+    /// Their patterns are counted, each once.
+    Patterns,
+    /// They know the script.
+    ScriptLoad,
+    /// A script exists that one of them knows.
+    ScriptExists,
+    /// They forget all scripts.
+    ScriptFlush,
+    /// They have the same libraries afterwards.
+    Libraries,
+}
+
 /// A command, as `COMMAND` describes it (<https://redis.io/docs/latest/commands/command/>).
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
@@ -130,6 +151,8 @@ pub struct Spec {
     pub syntax: &'static str,
     /// How it runs. A command with subcommands is run itself only where it is not a [`Run::Container`].
     pub run: Run,
+    /// What it does at other nodes.
+    pub wide: Option<Wide>,
     /// Its subcommands.
     pub subcommands: &'static [Spec],
     /// The face that it is declared for: a script of the redirecting one has no keys of other nodes.
@@ -156,6 +179,7 @@ impl Spec {
         complexity: "O(1)",
         syntax: "",
         run: Run::Container,
+        wide: None,
         subcommands: &[],
         face: Face::Default,
     };

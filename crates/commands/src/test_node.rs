@@ -136,6 +136,12 @@ impl NodeView for TestNode {
         Ok(())
     }
 
+    fn has_peers(&self) -> bool {
+        false
+    }
+
+    fn publish_elsewhere(&self, _: &[u8], _: &[u8], _: bool) {}
+
     fn shard_slots(&self) -> Arc<[Range<u16>]> {
         std::iter::once(0..tollgate_store::SLOTS).collect()
     }

@@ -370,9 +370,17 @@ mod tests {
             assert!(!reply.starts_with('-'), "{command}: {reply}");
             assert_eq!(shards.run("PEXPIRETIME k"), format!(":{end_ms}\r\n"), "{command}");
             let seconds = |ms: i64| (i128::from(ms) + 500) / 1_000;
-            assert_eq!(shards.run("EXPIRETIME k"), format!(":{}\r\n", seconds(end_ms)), "{command}");
+            assert_eq!(
+                shards.run("EXPIRETIME k"),
+                format!(":{}\r\n", seconds(end_ms)),
+                "{command}"
+            );
             assert_eq!(shards.run("PTTL k"), format!(":{}\r\n", end_ms - now_ms), "{command}");
-            assert_eq!(shards.run("TTL k"), format!(":{}\r\n", seconds(end_ms - now_ms)), "{command}");
+            assert_eq!(
+                shards.run("TTL k"),
+                format!(":{}\r\n", seconds(end_ms - now_ms)),
+                "{command}"
+            );
         }
         assert_eq!(shards.run("PEXPIREAT k 18446744073709554 GT"), ":1\r\n");
         assert_eq!(shards.run("PEXPIREAT k 18446744073709554 GT"), ":0\r\n");

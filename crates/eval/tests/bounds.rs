@@ -340,8 +340,8 @@ fn what_is_written_outside_of_the_vm_is_bounded_while_it_is_written() {
         other => panic!("{source}: {other:?}"),
     };
     for source in [
-        "local t = {} for i = 1, 1000 do t[i] = ('\0'):rep(10000) end return cjson.encode(t)",
-        "return cjson.encode(('\0'):rep(4e6))",
+        "local t = {} for i = 1, 1000 do t[i] = ('\\0'):rep(10000) end return cjson.encode(t)",
+        "return cjson.encode(('\\0'):rep(4e6))",
         "local s = ('x'):rep(1e6) local t = {} for i = 1, 20 do t[i] = s end return cjson.encode(t)",
         "local s = ('x'):rep(1e6) local t = {} for i = 1, 20 do t[s .. i] = 1 end return cjson.encode(t)",
         "local s = ('x'):rep(1e6) local t = {} for i = 1, 20 do t[i] = s end return cmsgpack.pack(t)",
@@ -352,8 +352,12 @@ fn what_is_written_outside_of_the_vm_is_bounded_while_it_is_written() {
         let message = of(source);
         assert!(message.contains(TOO_LARGE), "{source}: {message}");
     }
-    let fits = "local s = ('x'):rep(5e6) return #cjson.encode({s, s, s}) + #cmsgpack.pack(s, s) + #struct.pack('c0', s)";
-    assert_eq!(finish(&mut start(&engine, fits), &mut FakeHost::default()).unwrap(), ":30000020");
+    let fits =
+        "local s = ('x'):rep(5e6) return #cjson.encode({s, s, s}) + #cmsgpack.pack(s, s) + #struct.pack('c0', s)";
+    assert_eq!(
+        finish(&mut start(&engine, fits), &mut FakeHost::default()).unwrap(),
+        ":30000020"
+    );
 }
 
 #[test]

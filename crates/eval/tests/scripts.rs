@@ -319,16 +319,29 @@ fn a_script_has_no_arguments_but_its_tables() {
     for (source, reply) in [
         ("return {...}", "*0"),
         ("return select('#', ...)", ":0"),
-        ("local a, b = ... return {tostring(a), tostring(b), KEYS[1], ARGV[2]}", "*4 $nil $nil $key1 $2"),
+        (
+            "local a, b = ... return {tostring(a), tostring(b), KEYS[1], ARGV[2]}",
+            "*4 $nil $nil $key1 $2",
+        ),
         ("-- what... \nreturn KEYS[2]", "$key2"),
-        ("return {(function(...) return select('#', ...) end)(1, 2), ...} -- end", "*1 :2"),
+        (
+            "return {(function(...) return select('#', ...) end)(1, 2), ...} -- end",
+            "*1 :2",
+        ),
         ("#!lua\nreturn {...}", "*0"),
     ] {
         assert_eq!(eval(source), reply, "{source}");
     }
-    assert_eq!(eval_error("\nlocal a = ... error('boo')"), "ERR user_script:2: boo script: sha, on @user_script:2.");
+    assert_eq!(
+        eval_error("\nlocal a = ... error('boo')"),
+        "ERR user_script:2: boo script: sha, on @user_script:2."
+    );
     // What is no script by itself does not become one.
-    assert!(engine().compile(b"return {...} end)() (function()", "user_script").is_err());
+    assert!(
+        engine()
+            .compile(b"return {...} end)() (function()", "user_script")
+            .is_err()
+    );
     assert!(tollgate_eval::check_source(b"return ... end)(", "user_script").is_err());
     assert!(tollgate_eval::check_source(b"return ...", "user_script").is_ok());
 }

@@ -1,5 +1,6 @@
 //! Commands over several shards: carries operations to them and answers back.
 
+use crate::cluster::Unanswered;
 use crate::limits::Bound;
 use crate::node::Place;
 use crate::order::Lost;
@@ -7,19 +8,59 @@ use crate::remote::{Batch, Replies};
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
-use tollgate_commands::{CommandError, Env, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, NodeView, Spec};
+use std::sync::Arc;
+use tollgate_commands::{
+    CommandError, Env, Face, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, NodeView, Spec,
+};
 use tollgate_protocol::{ReplyWriter, Request};
-use tollgate_store::slot_of;
+use tollgate_store::{SLOTS, slot_of};
 
 /// Keys of one command that are worked on at a stretch; a command with more goes on after others had their chance.
 pub const KEYS_AT_ONCE: usize = 256;
 
-/// Runs a command over all keys and writes its reply.
-pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, request: Request<'_>, out: &mut Vec<u8>) {
+/// Whose keys a command over all keys is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Those of this node, which is in no cluster, or alone in it.
+    Node,
+    /// Those of this node, which has others beside it.
+    OwnPart,
+    /// Those of all nodes.
+    All,
+}
+
+impl Scope {
+    fn of(worker: &Worker, command: KeyspaceCommand, face: Face) -> Self {
+        // What changes keys, and cursors, must stay right when others join.
+        let is_for_a_moment = matches!(command, KeyspaceCommand::DbSize | KeyspaceCommand::RandomKey);
+        match worker.node.cluster {
+            None => Self::Node,
+            // As in Redis Cluster, whose clients ask each node.
+            Some(_) if face.redirects() => Self::OwnPart,
+            Some(_) if is_for_a_moment && !worker.has_peers() => Self::Node,
+            Some(_) => Self::All,
+        }
+    }
+}
+
+/// Runs a command over all keys and writes its reply. `has_node` says whether the node is the caller's already.
+pub async fn run(
+    worker: &Rc<Worker>,
+    env: &Env,
+    (command, face): (KeyspaceCommand, Face),
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+    has_node: bool,
+) {
     let node = &worker.node;
-    let run = KeyspaceRun::new(command, env, request, node.shard_slots(), node.keyspace_limits());
-    let finished = match run {
-        Ok(run) => carry(worker, run).await,
+    let scope = Scope::of(worker, command, face);
+    // A cluster is like one shard that has all slots, wherever those are.
+    let slots = match scope {
+        Scope::Node | Scope::OwnPart => node.shard_slots(),
+        Scope::All => Arc::from([0..SLOTS]),
+    };
+    let finished = match KeyspaceRun::new(command, env, request, slots, node.keyspace_limits()) {
+        Ok(run) => carry(worker, run, (scope, has_node)).await,
         Err(error) => Err(error.into()),
     };
     match finished {
@@ -33,6 +74,13 @@ pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, reque
             error.write(out, env.proto);
         }
         Err(Stopped::Lost(lost)) => out.extend_from_slice(lost.reply()),
+        Err(Stopped::Unanswered(unanswered)) => {
+            let text = match command.empties() {
+                true => format!("not everything is flushed: {unanswered}"),
+                false => unanswered.to_string(),
+            };
+            ReplyWriter::new(out, env.proto).error("CLUSTERDOWN", &text);
+        }
     }
 }
 
@@ -40,6 +88,7 @@ pub async fn run(worker: &Rc<Worker>, env: &Env, command: KeyspaceCommand, reque
 enum Stopped {
     Error(CommandError),
     Lost(Lost),
+    Unanswered(Unanswered),
 }
 
 impl From<CommandError> for Stopped {
@@ -48,12 +97,29 @@ impl From<CommandError> for Stopped {
     }
 }
 
-async fn carry(worker: &Rc<Worker>, mut run: KeyspaceRun) -> Result<KeyspaceRun, Stopped> {
+async fn carry(
+    worker: &Rc<Worker>,
+    mut run: KeyspaceRun,
+    (scope, has_node): (Scope, bool),
+) -> Result<KeyspaceRun, Stopped> {
     while let Some((shard, op)) = run.ask() {
-        let answer = ask(worker, shard, op).await.map_err(|lost| {
-            note(worker, lost);
-            Stopped::Lost(lost)
-        })?;
+        let answer = match (scope, op) {
+            (Scope::All, op) => worker
+                .keyspace_everywhere(op, has_node)
+                .await
+                .map_err(Stopped::Unanswered)?,
+            (Scope::OwnPart, KeyspaceOp::Flush { db }) => {
+                // With the first of them all are flushed.
+                if shard == 0 {
+                    worker.flush_node(db, has_node).await?;
+                }
+                KeyspaceAnswer::Flushed
+            }
+            (_, op) => ask(worker, shard, op).await.map_err(|lost| {
+                note(worker, lost);
+                Stopped::Lost(lost)
+            })?,
+        };
         run.take(answer)?;
     }
     Ok(run)

@@ -135,6 +135,10 @@ bounds! {
     script_bytes / ScriptBytes: 256 * MIB, Bytes(1 << 16, 1 << 36), "bytes",
         "as with `scripts`",
         "ERR too many scripts";
+    /// Scripts of which one worker notes for a moment that no node of the cluster knows them.
+    unknown_scripts / UnknownScripts: 1_024, Count(1, 1 << 20), "scripts",
+        "all are forgotten, and the other nodes are asked for them again",
+        "";
     /// Libraries of functions that the node knows.
     libraries / Libraries: 1_000, Count(1, 1 << 20), "libraries",
         "FUNCTION LOAD and FUNCTION RESTORE get the error, and nothing changes",

@@ -3,6 +3,7 @@
 //! Taking goes in ascending (slot, key) order, so no two runs wait for each other, and within a time; letting go is immediate. A run
 //! that needs the whole node waits until no other has loans, and then freezes every shard.
 
+use crate::cluster::{Outbound, SlotsDone, SlotsOp};
 use crate::limits::Bound;
 use crate::node::Place;
 use crate::stretch::Stretch;
@@ -43,6 +44,10 @@ pub enum KeyJob {
     CallNext(u8, Box<[u8]>, Arc<Wakeup>),
     /// Do one bounded step of a command over all shards.
     Keyspace(KeyspaceOp, oneshot::Sender<KeyspaceAnswer>),
+    /// Do one of a command over all nodes.
+    Slots(SlotsOp, oneshot::Sender<SlotsDone>),
+    /// A published message for other nodes.
+    Publish(Outbound),
 }
 
 /// Who waits for keys of this worker's shard that are held.
@@ -466,6 +471,11 @@ impl Worker {
                     let _ = reply_to.send(answer);
                     tokio::task::yield_now().await;
                 }
+                KeyJob::Slots(op, reply_to) => {
+                    self.run_slots_op(op, reply_to);
+                    tokio::task::yield_now().await;
+                }
+                KeyJob::Publish(outbound) => self.publish_to_peers(outbound),
                 KeyJob::Deliver(delivery) => self.push_message(&delivery),
                 KeyJob::Show(lines) => self.push_shown(&lines),
             }

@@ -154,6 +154,7 @@ impl Node {
             libraries: limits.libraries,
             bytes: limits.library_bytes,
         });
+        let functions = functions.of_node(parts.about.name.as_str().into());
         let slowlog = SlowLog::new(
             outboxes.mailboxes.len(),
             parts.config.slowlog.slower_than_us,
@@ -291,14 +292,22 @@ impl Node {
     /// # Errors
     /// Too many bytes are on their way to it.
     pub fn deliver(&self, worker: usize, delivery: Delivery) -> Result<(), CommandError> {
-        let bytes = delivery.bytes();
+        self.take_room(worker, delivery.bytes())?;
+        self.key_job(worker, KeyJob::Deliver(delivery));
+        Ok(())
+    }
+
+    /// Counts bytes of a message that is on its way to a worker.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn take_room(&self, worker: usize, bytes: usize) -> Result<(), CommandError> {
         let before = self.on_their_way_bytes[worker].fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > self.config.limits.published_bytes {
             self.on_their_way_bytes[worker].fetch_sub(bytes, Ordering::Relaxed);
             self.metrics.shared.limit_hit(Bound::PublishedBytes);
             return Err(CommandError::SubscribersBehind);
         }
-        self.key_job(worker, KeyJob::Deliver(delivery));
         Ok(())
     }
 

@@ -150,7 +150,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let admin = admin.start(&node, &readiness)?;
     announce(&node, admin_address, peer_address)?;
     if let Some(cluster) = &node.cluster {
-        cluster.prepared();
+        cluster.serves();
     }
     readiness.ready();
     let served = wait_for_signal(signals, &node, &readiness, &threads);

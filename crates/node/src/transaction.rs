@@ -154,6 +154,8 @@ impl Worker {
         {
             return error.write(out, env.proto);
         }
+        self.know_scripts(&transaction).await;
+        let libraries = self.node.functions.newest_change();
         let mut answered = Answered::default();
         for round in 0.. {
             if let Err(error) = keys.take(wanted.clone()).await {
@@ -190,6 +192,7 @@ impl Worker {
             let Err(needs) = needs else {
                 published.iter().for_each(|published| published.send(&*self.node));
                 logs.into_iter().for_each(|log| self.shard.borrow_mut().commit(log));
+                self.tell_libraries(libraries).await;
                 return;
             };
             logs.into_iter()
@@ -297,6 +300,12 @@ impl Exec<'_> {
                         (session.db, session.proto) = (*db, *proto);
                     }
                 }
+                Run::Connection(_) if session.published.is_none() && self.worker.wide(spec).is_some() => {
+                    if let Some(wide) = self.worker.wide(spec) {
+                        let command = (spec, request);
+                        self.worker.run_everywhere(wide, session, &env, command, out).await;
+                    }
+                }
                 Run::Connection(run) => {
                     let start = out.len();
                     let mut call = ConnectionCall {
@@ -315,7 +324,10 @@ impl Exec<'_> {
                         self.answered.0.insert(index, (reply, session.db, session.proto));
                     }
                 }
-                Run::Keyspace(command) => keyspace::run(self.worker, &env, command, request, out).await,
+                Run::Keyspace(command) => {
+                    let has_node = self.keys.has_node();
+                    keyspace::run(self.worker, &env, (command, session.face), request, out, has_node).await;
+                }
                 Run::Script(command) => {
                     let (published, change) = self.script((command, spec.face), &env, request, out).await?;
                     session.published.get_or_insert_default().extend(published);

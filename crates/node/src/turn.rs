@@ -241,6 +241,16 @@ impl<'a> Turn<'a> {
             return;
         }
         session.begin(spec, self.now_us);
+        if let Some(wide) = self.worker.wide(spec) {
+            self.finish(session).await;
+            self.broke();
+            let since = Instant::now();
+            let (worker, out) = (self.worker, &mut self.buffers.out);
+            worker.run_everywhere(wide, session, &env, (spec, request), out).await;
+            self.end_if_killed(session);
+            self.refresh_clock();
+            return self.note_if_slow(since, spec, request);
+        }
         match spec.run {
             Run::Check(_) | Run::Key(_) => {
                 // The table gives these commands a key, and resolve has checked that it is there.
@@ -361,13 +371,17 @@ impl<'a> Turn<'a> {
                 self.broke();
                 let since = Instant::now();
                 let mut keys = Keys::new(self.worker, self.worker.next_run());
-                // What empties a database must not meet keys that are lent or held.
-                let ready = match command.empties() {
+                // What empties a database must not meet keys that are lent or held. In a cluster each node sees to that for itself.
+                let takes_node = command.empties() && self.worker.node.cluster.is_none();
+                let ready = match takes_node {
                     true => keys.take_node().await,
                     false => Ok(()),
                 };
                 match ready {
-                    Ok(()) => keyspace::run(self.worker, &env, command, request, &mut self.buffers.out).await,
+                    Ok(()) => {
+                        let out = &mut self.buffers.out;
+                        keyspace::run(self.worker, &env, (command, session.face), request, out, takes_node).await;
+                    }
                     Err(error) => error.write(&mut self.buffers.out, env.proto),
                 }
                 drop(keys);

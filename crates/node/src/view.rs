@@ -132,6 +132,17 @@ impl NodeView for Node {
         self.deliver(worker, delivery)
     }
 
+    fn has_peers(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.has_peers())
+    }
+
+    fn publish_elsewhere(&self, channel: &[u8], message: &[u8], sharded: bool) {
+        if NodeView::has_peers(self) {
+            // Like those who are too far behind here, the others get nothing then.
+            let _ = self.publish_elsewhere(channel, message, sharded, None);
+        }
+    }
+
     fn shard_slots(&self) -> Arc<[Range<u16>]> {
         self.shard_slots()
     }

@@ -53,6 +53,8 @@ pub enum Work {
     Closing(u16),
     /// It has not begun: its keys are in that place, which is no worker of this node.
     Elsewhere(usize),
+    /// It has not begun: this node does not know its script, which others may know.
+    UnknownScript,
     /// It has begun, on keys that it holds.
     Rest(Box<dyn Rest>, Keys),
     /// A script.
@@ -72,7 +74,7 @@ impl Work {
     /// Whether it waits for others: for a key that somebody else has, for a slot, for another node. Nothing of it is done then.
     pub fn waits(&self) -> bool {
         match self {
-            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) => true,
+            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) | Self::UnknownScript => true,
             Self::Script(script) => script.needs.is_some(),
             Self::Ready | Self::Turn | Self::Borrow | Self::Rest(..) => false,
         }
@@ -169,6 +171,9 @@ impl Worker {
         let stretch = Stretch::short(Instant::now());
         let mut script = match self.new_script(env, command, face, request) {
             Ok(script) => script,
+            Err(CommandError::NoScript) if self.may_ask_for_script(request.arg(1)) => {
+                return Ran::Later(Work::UnknownScript);
+            }
             Err(error) => {
                 // It may have been compiled.
                 self.steps.note(Length::Unknown, stretch.end_as_part(self.counters()));
@@ -250,6 +255,10 @@ impl Worker {
                         // Nobody decides for it, as far as is known.
                         false => Work::Elsewhere(self.node.workers()),
                     };
+                }
+                Work::UnknownScript => {
+                    self.ask_for_script(request.arg(1)).await;
+                    work = Work::of(self.whereabouts(spec, request));
                 }
                 Work::Elsewhere(place) => {
                     self.forward_alone(place, &env, spec, request, out).await;

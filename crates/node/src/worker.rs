@@ -454,6 +454,9 @@ pub fn run(
         });
         worker.begin_cluster();
         tokio::task::spawn_local(Rc::clone(&worker).run_cluster());
+        if index == 0 {
+            tokio::task::spawn_local(Rc::clone(&worker).keep_libraries());
+        }
         let _ = ready.send(Ok(()));
         worker.run_control(inbox.control, incoming).await;
     });

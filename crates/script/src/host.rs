@@ -424,7 +424,8 @@ impl PolicyHost {
         let policies = &self.policies;
         if let Some(entry) = self.interner.find_mut(id)
             && entry.slot == slot
-            && policies[entry.policy.0 as usize].vm == vm {
+            && policies[entry.policy.0 as usize].vm == vm
+        {
             entry.slot = NOT_RESIDENT;
         }
     }

@@ -313,13 +313,23 @@ mod tests {
         assert_eq!(interner.in_use(), stored.len() + kept.len());
         let full_bytes = interner.bytes();
         let estimated_bytes = interner.in_use() * Interner::BYTES_EACH;
-        assert!(full_bytes > estimated_bytes / 2 && full_bytes < 2 * estimated_bytes, "{full_bytes}, {estimated_bytes}");
+        assert!(
+            full_bytes > estimated_bytes / 2 && full_bytes < 2 * estimated_bytes,
+            "{full_bytes}, {estimated_bytes}"
+        );
         stored.iter().for_each(|&id| interner.release(id));
         while interner.trim(128) {}
         assert_eq!(interner.in_use(), kept.len());
-        assert!(interner.bytes() <= empty_bytes + bound_bytes, "{} of {full_bytes} bytes", interner.bytes());
+        assert!(
+            interner.bytes() <= empty_bytes + bound_bytes,
+            "{} of {full_bytes} bytes",
+            interner.bytes()
+        );
         for (limit, &id) in kept.iter().enumerate() {
-            assert_eq!((interner.get(id).policy, interner.get(id).params), (PolicyId(1), params(limit as u64)));
+            assert_eq!(
+                (interner.get(id).policy, interner.get(id).params),
+                (PolicyId(1), params(limit as u64))
+            );
             assert_eq!(interner.intern(PolicyId(1), params(limit as u64)), Ok(id));
         }
         // What comes now takes the places that are free.

@@ -11,6 +11,7 @@ use crate::entry;
 use crate::expiry::{Coarse, Expiry};
 use crate::key::{self, KEYSPACES, Key, Keyspace, Space};
 use crate::slot::SLOTS;
+use crate::slot_set::SlotSet;
 use crate::store::{Place, SlotMeta, Store};
 use crate::words::{set_u16, set_u32, set_u64, u16_at, u32_at, u64_at};
 use std::collections::VecDeque;
@@ -66,10 +67,25 @@ pub(crate) struct Changes {
     unread: Vec<Unread>,
     /// Segments from which on those are looked for that nobody asks for any more.
     trim_at: usize,
-    /// Keyspaces that were flushed, `None` for all, with positions that no record has.
-    flushes: VecDeque<(u64, Option<u8>)>,
+    /// With positions that no record has.
+    flushes: VecDeque<Flushed>,
     /// A flush at this position, or before, is forgotten.
     flush_forgotten: u64,
+}
+
+/// A flush.
+struct Flushed {
+    position: u64,
+    /// The keyspace, `None` for all.
+    keyspace: Option<u8>,
+    /// Of these slots, `None` for all that are tracked.
+    slots: Option<SlotSet>,
+}
+
+impl Flushed {
+    fn has(&self, slot: u16) -> bool {
+        self.slots.as_ref().is_none_or(|slots| slots.contains(slot))
+    }
 }
 
 /// What of a slot's records somebody may still ask for.
@@ -192,17 +208,21 @@ impl Changes {
         }
     }
 
-    fn note_flush(&mut self, keyspace: Option<u8>) {
+    fn note_flush(&mut self, keyspace: Option<u8>, slots: Option<SlotSet>) {
         if self.flushes.len() >= FLUSHES_MAX
-            && let Some((position, _)) = self.flushes.pop_front()
+            && let Some(oldest) = self.flushes.pop_front()
         {
-            self.flush_forgotten = position;
+            self.flush_forgotten = oldest.position;
         }
         // Positions only grow: a segment that is added later would begin before what is added here.
         if self.end >> SEGMENT_BITS >= self.first + self.segments.len() as u64 {
             self.add_segment();
         }
-        self.flushes.push_back((self.end, keyspace));
+        self.flushes.push_back(Flushed {
+            position: self.end,
+            keyspace,
+            slots,
+        });
         // So that who begins to track after this has a higher position.
         self.end += RECORD_UNIT as u64;
     }
@@ -303,10 +323,14 @@ impl Store {
         self.slot(slot).map(|meta| meta.last_change).filter(|&at| at > 0)
     }
 
-    /// Whether something is listed of a slot from a position on, or a keyspace was flushed.
+    /// Whether something is listed of a slot from a position on, or a keyspace of it was flushed.
     pub fn has_changes(&self, slot: u16, since: u64) -> bool {
         let since = since.max(1);
-        let was_flushed = self.changes.flushes.back().is_some_and(|&(at, _)| at >= since);
+        let mut flushes = self.changes.flushes.iter().rev();
+        let was_flushed = flushes
+            .by_ref()
+            .take_while(|flush| flush.position >= since)
+            .any(|flush| flush.has(slot));
         self.slot(slot)
             .is_some_and(|meta| meta.last_change >= since || was_flushed)
     }
@@ -322,9 +346,9 @@ impl Store {
         self.changes.get(position)
     }
 
-    /// The keyspaces that were flushed since a position, in order; inside, `None` for all of them. `None` if one is forgotten:
+    /// The keyspaces of a slot that were flushed since a position, in order; inside, `None` for all of them. `None` if one is forgotten:
     /// whoever reads them has to copy the slot again.
-    pub fn flushes_since(&self, since: u64) -> Option<impl Iterator<Item = Option<Keyspace>>> {
+    pub fn flushes_since(&self, slot: u16, since: u64) -> Option<impl Iterator<Item = Option<Keyspace>>> {
         if since <= self.changes.flush_forgotten {
             return None;
         }
@@ -332,8 +356,8 @@ impl Store {
             .changes
             .flushes
             .iter()
-            .filter(move |&&(position, _)| position >= since);
-        Some(flushes.map(|&(_, keyspace)| keyspace.map(key::keyspace)))
+            .filter(move |flush| flush.position >= since && flush.has(slot));
+        Some(flushes.map(|flush| flush.keyspace.map(key::keyspace)))
     }
 
     /// The tracked slots that have changed since they were taken the last time, each once.
@@ -361,15 +385,17 @@ impl Store {
         self.changes.trim_at = (2 * self.changes.segments.len()).max(TRIM_MIN);
     }
 
-    pub(crate) fn note_flush(&mut self, keyspace: Option<u8>) {
+    /// Lists that a keyspace, or all, of these slots, or of all, was flushed.
+    pub(crate) fn note_flush(&mut self, keyspace: Option<u8>, slots: Option<&SlotSet>) {
         if !self.metas.iter().any(|meta| meta.tracked) {
             return;
         }
-        self.changes.note_flush(keyspace);
+        self.changes.note_flush(keyspace, slots.cloned());
         for slot in self.slots() {
             let local = self.local(slot);
             let meta = &mut self.metas[local];
-            if meta.tracked && !meta.listed {
+            let is_flushed = slots.is_none_or(|slots| slots.contains(slot));
+            if is_flushed && meta.tracked && !meta.listed {
                 meta.listed = true;
                 self.changes.changed.push(slot);
             }

@@ -40,6 +40,7 @@ mod rebuild;
 mod scan;
 mod slot;
 mod slot_map;
+mod slot_set;
 mod store;
 mod sweep;
 #[cfg(test)]
@@ -56,7 +57,8 @@ pub use layout::{MAX_PAGE_BYTES, MAX_PAGE_ENTRIES};
 pub use locate::LOCATE_BATCH;
 pub use scan::{Cursor, Relief, SCAN_SLOTS_PER_STEP};
 pub use slot::{SLOTS, slot_of};
+pub use slot_set::SlotSet;
 pub use store::{NumbersAt, Place, Removed, SlotMeta, Store};
 pub use sweep::SweepProgress;
-pub use trash::Trash;
+pub use trash::{Flushing, Trash};
 pub use value::{StoredValue, Taken};

@@ -167,6 +167,14 @@ impl SlotMap {
         }
     }
 
+    /// Shows all pages, to change where they are.
+    pub(crate) fn each_page_mut(&mut self, show: &mut dyn FnMut(&mut Page)) {
+        match self {
+            SlotMap::One(page) => show(page),
+            SlotMap::Many(directory) => directory.leaves.iter_mut().for_each(|leaf| show(&mut leaf.page)),
+        }
+    }
+
     /// Drops one page of a map that is not used any more, after showing its entries: how many, and whether it was the last.
     /// Its block goes with the arena.
     pub(crate) fn discard_page(

@@ -1,6 +1,6 @@
 //! The store of one shard: its keyspaces, its slots, and what is done to one key.
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Owner};
 use crate::blocks::Content;
 use crate::changes::{Changes, Role};
 use crate::entry::{
@@ -192,6 +192,30 @@ impl Table {
             self.values -= all;
             self.lasting -= lasting;
         }
+    }
+
+    /// Takes the entries of a slot out that is held, and moves their pages to another arena.
+    pub(crate) fn take_map(&mut self, local: usize, to: &mut Arena) -> SlotMap {
+        let mut map = std::mem::take(&mut self.maps[local]);
+        let from = &mut self.arena;
+        let mut pages = 0;
+        map.each_page_mut(&mut |page| {
+            if page.block.len() == 0 {
+                return;
+            }
+            let block = to.allocate(page.block.len(), Owner::new(local as u16, 0));
+            to.bytes_mut(block).copy_from_slice(from.bytes(page.block));
+            from.free(std::mem::replace(&mut page.block, block));
+            pages += 1;
+        });
+        let values = std::mem::take(&mut self.values_of[local]);
+        self.live -= map.live();
+        self.values -= values.all as usize;
+        self.lasting -= values.lasting as usize;
+        for _ in 0..pages {
+            self.pack();
+        }
+        map
     }
 
     /// Fills holes that a change has left.

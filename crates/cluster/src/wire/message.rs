@@ -54,6 +54,26 @@ kinds! {
     4 Probe "probe";
     /// Yes: [`Pong`].
     5 Pong "pong";
+    /// A step of a command over all keys: [`Keyspace`](super::Keyspace).
+    16 Keyspace "keyspace";
+    /// What it came to: [`KeyspaceDone`](super::KeyspaceDone).
+    17 KeyspaceDone "keyspace_done";
+    /// A message for listeners: [`Publish`](super::Publish).
+    18 Publish "publish";
+    /// How many got it: [`Published`](super::Published).
+    19 Published "published";
+    /// Who listens: [`Listeners`](super::Listeners).
+    20 Listeners "listeners";
+    /// Those who do: [`Listening`](super::Listening).
+    21 Listening "listening";
+    /// About scripts: [`Scripts`](super::Scripts).
+    22 Scripts "scripts";
+    /// What that came to: [`ScriptsAnswer`](super::ScriptsAnswer).
+    23 ScriptsAnswer "scripts_answer";
+    /// About libraries of functions: [`Libraries`](super::Libraries).
+    24 Libraries "libraries";
+    /// What is newer of them: [`LibrariesAnswer`](super::LibrariesAnswer).
+    25 LibrariesAnswer "libraries_answer";
     /// How are you: [`AskStatus`](super::AskStatus).
     40 AskStatus "ask_status";
     /// So: [`NodeStatus`](super::NodeStatus).

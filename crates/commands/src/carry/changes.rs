@@ -130,7 +130,7 @@ impl Shard {
             Some(unread) if unread.since == position => unread,
             _ => {
                 let unread = self.unread(slot, position)?;
-                for keyspace in self.store.flushes_since(position).ok_or(Forgotten)? {
+                for keyspace in self.store.flushes_since(slot, position).ok_or(Forgotten)? {
                     section.flush(keyspace);
                     // What was written of a value goes with it, or is written again.
                     resumed = None;

@@ -4,7 +4,7 @@ use super::record::{put_parameters, put_space};
 use crate::Shard;
 use std::collections::HashMap;
 use tollgate_script::ParamsId;
-use tollgate_store::{Key, Keyspace, Space};
+use tollgate_store::{Key, Keyspace, SlotSet, Space};
 use tollgate_values::varint;
 
 /// Buckets that the journals of a shard have at most, unless [`Shard::set_carry_bounds`] sets it.
@@ -168,11 +168,13 @@ impl Shard {
         }
     }
 
-    /// Notes that a keyspace was flushed, or all of them.
-    pub(crate) fn journal_flushed(&mut self, keyspace: Option<Keyspace>) {
+    /// Notes that a keyspace was flushed, or all of them, in all slots or in some.
+    pub(crate) fn journal_flushed(&mut self, keyspace: Option<Keyspace>, slots: Option<&SlotSet>) {
         let journals = &mut self.carry.journals;
         let mut gone = Vec::new();
-        for buckets in journals.by_slot.values_mut() {
+        let is_flushed = |slot: u16| slots.is_none_or(|slots| slots.contains(slot));
+        let by_slot = journals.by_slot.iter_mut().filter(|(slot, _)| is_flushed(**slot));
+        for (_, buckets) in by_slot {
             let flushed = |space: Space| keyspace.is_none_or(|keyspace| keyspace == Keyspace::from(space));
             gone.extend(
                 buckets

@@ -3,6 +3,7 @@
 use super::library::{Function, Header, Library, WRONG_NAME, check_name};
 use super::payload::{self, PayloadError};
 use super::registry::{Existing, Functions, FunctionsLimits, LibraryChange, NotTaken};
+use super::versions::Version;
 use crate::{CommandError, ScriptCommand};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) struct Loading {
     limits: FunctionsLimits,
     /// Of those that are loaded.
     bytes: usize,
+    /// Which change of another node it is, if it is one.
+    pub(crate) version: Option<Version>,
 }
 
 /// A library that is running.
@@ -60,6 +63,7 @@ impl Loading {
             is_restore,
             limits: functions.limits(),
             bytes: 0,
+            version: None,
         })
     }
 
@@ -136,9 +140,11 @@ impl Loading {
     ) -> Result<LibraryChange, CommandError> {
         let libraries = std::mem::take(&mut self.loaded);
         let name = libraries.first().map(|library| library.name.clone());
-        let change = functions
-            .put(libraries, self.existing)
-            .map_err(|not_taken| self.not_taken(not_taken))?;
+        let put = match (&self.version, libraries.first()) {
+            (Some(version), Some(library)) => functions.put_at(Arc::clone(library), version),
+            _ => functions.put(libraries, self.existing),
+        };
+        let change = put.map_err(|not_taken| self.not_taken(not_taken))?;
         match name {
             Some(name) if !self.is_restore => reply.bulk(name.as_bytes()),
             _ => reply.ok(),

@@ -1,6 +1,7 @@
 //! The libraries that a node knows, by their names.
 
 use super::library::{Function, Library};
+use super::versions::{Version, Versions};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -26,11 +27,12 @@ pub struct Functions {
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    libraries: BTreeMap<Box<str>, Arc<Library>>,
+pub(super) struct Known {
+    pub(super) libraries: BTreeMap<Box<str>, Arc<Library>>,
     /// By their names in lower case: FCALL takes them in any.
     functions: HashMap<Box<str>, FoundFunction>,
     bytes: usize,
+    pub(super) versions: Versions,
 }
 
 /// A function and its library.
@@ -100,7 +102,7 @@ impl Known {
         self.libraries.insert(library.name.clone(), Arc::clone(library));
     }
 
-    fn unlink(&mut self, name: &str) -> Option<Arc<Library>> {
+    pub(super) fn unlink(&mut self, name: &str) -> Option<Arc<Library>> {
         let library = self.libraries.remove(name)?;
         for function in &library.functions {
             self.functions.remove(&*key_of(&function.name));
@@ -126,11 +128,11 @@ impl Functions {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Known> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Known> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -198,6 +200,42 @@ impl Functions {
     /// Takes libraries, all or none.
     pub(crate) fn put(&self, libraries: Vec<Arc<Library>>, existing: Existing) -> Result<LibraryChange, NotTaken> {
         let mut known = self.write();
+        self.put_into(&mut known, libraries, existing, None)
+    }
+
+    /// Takes a library that another node has loaded, if that change is newer than what is known of it. Of two libraries that have a function
+    /// of the same name, the one that was changed last stays.
+    pub(crate) fn put_at(&self, library: Arc<Library>, version: &Version) -> Result<LibraryChange, NotTaken> {
+        let mut known = self.write();
+        if !known.versions.is_new(&library.name, version) {
+            return Ok(LibraryChange::default());
+        }
+        let others: Vec<Arc<Library>> = library
+            .functions
+            .iter()
+            .filter_map(|function| known.functions.get(&key_of(&function.name)))
+            .map(|found| Arc::clone(&found.library))
+            .filter(|other| other.name != library.name)
+            .collect();
+        if others.iter().any(|other| known.versions.of(&other.name) > *version) {
+            known.unlink(&library.name);
+            known.versions.note(&library.name, version);
+            self.changed();
+            return Ok(LibraryChange::default());
+        }
+        for other in &others {
+            known.unlink(&other.name);
+        }
+        self.put_into(&mut known, vec![library], Existing::Replace, Some(version))
+    }
+
+    fn put_into(
+        &self,
+        known: &mut Known,
+        libraries: Vec<Arc<Library>>,
+        existing: Existing,
+        version: Option<&Version>,
+    ) -> Result<LibraryChange, NotTaken> {
         let mut names = BTreeSet::new();
         let mut functions = BTreeSet::new();
         for library in &libraries {
@@ -232,12 +270,16 @@ impl Functions {
         if known.bytes - bytes(&removed) + bytes(&libraries) > self.limits.bytes {
             return Err(self.refuse_bytes());
         }
+        let version = version.cloned().unwrap_or_else(|| known.versions.next());
         for library in &removed {
             known.unlink(&library.name);
+            known.versions.note(&library.name, &version);
         }
         for library in &libraries {
             known.link(library);
+            known.versions.note(&library.name, &version);
         }
+        self.limit_deleted(known);
         self.changed();
         Ok(LibraryChange {
             removed,
@@ -250,6 +292,9 @@ impl Functions {
         let name = std::str::from_utf8(name).ok()?;
         let mut known = self.write();
         let removed = vec![known.unlink(name)?];
+        let version = known.versions.next();
+        known.versions.note(name, &version);
+        self.limit_deleted(&mut known);
         self.changed();
         Some(LibraryChange {
             removed,
@@ -260,7 +305,16 @@ impl Functions {
     /// Forgets all libraries.
     pub(crate) fn flush(&self) -> LibraryChange {
         let mut known = self.write();
-        let all = std::mem::take(&mut *known);
+        let mut versions = std::mem::take(&mut known.versions);
+        let version = versions.next();
+        versions.note_flush(&version);
+        let all = std::mem::replace(
+            &mut *known,
+            Known {
+                versions,
+                ..Known::default()
+            },
+        );
         self.changed();
         drop(known);
         LibraryChange {
@@ -272,10 +326,12 @@ impl Functions {
     /// Undoes a change, as far as others have not changed the same since.
     pub fn take_back(&self, change: LibraryChange) {
         let mut known = self.write();
+        let version = known.versions.next();
         for library in change.added {
             let now = known.libraries.get(&library.name);
             if now.is_some_and(|now| Arc::ptr_eq(now, &library)) {
                 known.unlink(&library.name);
+                known.versions.note(&library.name, &version);
             }
         }
         for library in change.removed {
@@ -284,13 +340,14 @@ impl Functions {
                 && !functions.any(|function| known.functions.contains_key(&*key_of(&function.name)));
             if is_free {
                 known.link(&library);
+                known.versions.note(&library.name, &version);
             }
         }
         self.changed();
     }
 
     /// While the lock is held, so that nobody sees the change and the generation before it.
-    fn changed(&self) {
+    pub(super) fn changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 }

@@ -1,6 +1,6 @@
 //! One step of a command over all keys, in one shard.
 
-use super::{KeyList, KeyspaceAnswer, KeyspaceOp, Name, Pattern, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned};
+use super::{KeyList, KeyspaceAnswer, KeyspaceOp, Name, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned};
 use crate::Shard;
 use crate::keys::{Likely, type_name};
 use tollgate_script::ParamsId;
@@ -14,7 +14,7 @@ const RANDOM_TRIES: usize = 64;
 
 /// Words of patterns looked at, see [`Glob::cost`](crate::glob::Glob::cost), after which a step ends although it has looked at
 /// fewer entries than it might: about a quarter of a millisecond.
-const MATCHING_MAX: usize = 256 * 1024;
+pub(super) const MATCHING_MAX: usize = 256 * 1024;
 
 /// Flushed keyspaces that wait to be freed before a flush frees some itself.
 const TRASH_MAX: usize = 4;
@@ -27,7 +27,7 @@ impl Shard {
             KeyspaceOp::Flush { db } => {
                 self.note_flush(*db);
                 if self.has_journals() {
-                    self.journal_flushed(db.map(Keyspace::Db));
+                    self.journal_flushed(db.map(Keyspace::Db), None);
                 }
                 let trash = self.store.flush(db.map(Keyspace::Db));
                 if trash.bytes() > 0 {
@@ -95,9 +95,9 @@ impl Shard {
             let mut show = |entry: EntryView<'_>| {
                 looked_at += 1;
                 let key = entry.entry.key();
-                let wanted = op.pattern.as_ref().is_none_or(|Pattern(glob)| {
-                    matching += glob.cost(key.len());
-                    glob.matches(key)
+                let wanted = op.pattern.as_ref().is_none_or(|pattern| {
+                    matching += pattern.cost(key.len());
+                    pattern.matches(key)
                 });
                 if !wanted || !op.of_type.wants(type_name(&entry.entry)) {
                     return;
@@ -126,7 +126,7 @@ impl Shard {
         // Keys that are lent are still this shard's. One may come in two steps, as any key may that is moved during a scan.
         let end = next.map_or(SLOTS, |next| next.slot());
         for (key, type_name) in self.lent_keys(op.db, op.cursor.slot(), end) {
-            let wanted = op.pattern.as_ref().is_none_or(|Pattern(glob)| glob.matches(key));
+            let wanted = op.pattern.as_ref().is_none_or(|pattern| pattern.matches(key));
             if wanted && op.of_type.wants(type_name) {
                 keys.push(key);
             }
@@ -174,14 +174,14 @@ impl Shard {
         candidates.into_iter().find(|key| self.is_present(db, key, now_us))
     }
 
-    fn is_present(&mut self, db: u8, key: &[u8], now_us: u64) -> bool {
+    pub(super) fn is_present(&mut self, db: u8, key: &[u8], now_us: u64) -> bool {
         let Ok(key) = self.bucket_key(Space::Db(db), key) else {
             return false;
         };
         self.present(now_us, &key).is_some()
     }
 
-    fn clock_of(&self, slot: u16, now_us: u64) -> u64 {
+    pub(super) fn clock_of(&self, slot: u16, now_us: u64) -> u64 {
         self.store.slot(slot).map_or(now_us, |slot| slot.clock_us(now_us))
     }
 

@@ -1,9 +1,7 @@
 //! The keys of other shards, for KEYS, SCAN, DBSIZE and RANDOMKEY of a script. They are collected while the whole node belongs to the
 //! run, so they stay right: only the run itself can change them, and what it changes it has as guests.
 
-use crate::keyspace::{
-    KeyList, KeyspaceAnswer, KeyspaceOp, Name, Pattern, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned,
-};
+use crate::keyspace::{KeyList, KeyspaceAnswer, KeyspaceOp, Name, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned};
 use crate::{CommandError, Env, RunId, Shard};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -128,7 +126,7 @@ fn scan(keys: &[(u16, Box<[u8]>, &'static str)], op: &ScanOp) -> Scanned {
             };
         }
         looked_at += 1;
-        let matches = op.pattern.as_ref().is_none_or(|Pattern(glob)| glob.matches(key));
+        let matches = op.pattern.as_ref().is_none_or(|pattern| pattern.matches(key));
         if matches && op.of_type.wants(type_name) {
             found.push(key);
         }

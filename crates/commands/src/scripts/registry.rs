@@ -34,6 +34,11 @@ pub struct ScriptSource {
 }
 
 impl ScriptSource {
+    /// The whole text.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// Its SHA-1 in lower-case hexadecimal digits.
     pub fn sha1(&self) -> &str {
         // Digits are ASCII.
@@ -201,8 +206,18 @@ impl Scripts {
         Ok(source)
     }
 
+    /// Knows a script that another node knows; whether there was room, and it compiles.
+    pub fn learn(&self, text: &[u8]) -> bool {
+        self.load(text).is_ok()
+    }
+
+    /// As [`Scripts::learn`], if the text has that SHA-1.
+    pub fn learn_as(&self, text: &[u8], sha1: &[u8]) -> bool {
+        sha_of(sha1).is_some_and(|sha| sha1_hex(text).as_bytes() == sha) && self.learn(text)
+    }
+
     /// Forgets all scripts.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         *known = Known::default();
         self.generation.fetch_add(1, Ordering::AcqRel);

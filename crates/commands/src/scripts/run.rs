@@ -10,7 +10,7 @@ use super::names::Names;
 use super::registry::{Running, Scripts};
 use super::touched::Touched;
 use super::wire::{Wire, write_error};
-use crate::functions::{Functions, LibraryChange};
+use crate::functions::{Functions, LibraryChange, LibraryVersion};
 use crate::node_view::NodeView;
 use crate::{CommandError, Env, Face, Published, RunId, Shard, UndoLog};
 use program::Program;
@@ -145,6 +145,14 @@ impl ScriptRun {
     pub fn keep_log(mut self, before_bytes: usize) -> Self {
         self.keeps_log = true;
         self.undo = Some(UndoLog::after(before_bytes));
+        self
+    }
+
+    /// Says that the library which it loads was loaded by another node before, in that change.
+    pub fn change_of(mut self, version: LibraryVersion) -> Self {
+        if let Program::Load(loading) = &mut self.program {
+            loading.version = Some(version);
+        }
         self
     }
 

@@ -1,7 +1,7 @@
 //! Functions.
 
 use super::script::{BASE, MANAGES, READS, RUN, RUNS};
-use super::{Run, Spec};
+use super::{Run, Spec, Wide};
 use crate::functions;
 use crate::scripts::ScriptCommand;
 
@@ -19,6 +19,7 @@ const FUNCTION: &[Spec] = &[
         syntax: "library-name",
         summary: "Forgets a library.",
         run: Run::Connection(functions::delete),
+        wide: Some(Wide::Libraries),
         ..BASE
     },
     Spec {
@@ -41,6 +42,7 @@ const FUNCTION: &[Spec] = &[
         complexity: "O(N) where N is the number of functions",
         summary: "Forgets all libraries.",
         run: Run::Connection(functions::flush),
+        wide: Some(Wide::Libraries),
         ..BASE
     },
     Spec {
@@ -84,6 +86,7 @@ const FUNCTION: &[Spec] = &[
         complexity: "Depends on the library.",
         summary: "Keeps a library of functions.",
         run: Run::Script(ScriptCommand::FunctionLoad),
+        wide: Some(Wide::Libraries),
         ..BASE
     },
     Spec {
@@ -96,6 +99,7 @@ const FUNCTION: &[Spec] = &[
         complexity: "Depends on the libraries.",
         summary: "Keeps the libraries that FUNCTION DUMP returned.",
         run: Run::Script(ScriptCommand::FunctionRestore),
+        wide: Some(Wide::Libraries),
         ..BASE
     },
     Spec {

@@ -1,6 +1,6 @@
 //! Publish and subscribe.
 
-use super::{Run, Spec};
+use super::{Run, Spec, Wide};
 use crate::pubsub;
 
 const BASE: Spec = Spec {
@@ -34,6 +34,7 @@ const PUBSUB: &[Spec] = &[
         complexity: "O(N) where N is the number of channels",
         summary: "Lists the channels that somebody listens to.",
         run: Run::Connection(pubsub::channels),
+        wide: Some(Wide::Channels(false)),
         ..ASK
     },
     Spec {
@@ -51,6 +52,7 @@ const PUBSUB: &[Spec] = &[
         arity: 2,
         summary: "Returns the number of patterns that somebody listens to.",
         run: Run::Connection(pubsub::numpat),
+        wide: Some(Wide::Patterns),
         ..ASK
     },
     Spec {
@@ -60,6 +62,7 @@ const PUBSUB: &[Spec] = &[
         complexity: "O(N) where N is the number of channels asked for",
         summary: "Returns how many listen to channels.",
         run: Run::Connection(pubsub::numsub),
+        wide: Some(Wide::Counts(false)),
         ..ASK
     },
     Spec {
@@ -70,6 +73,7 @@ const PUBSUB: &[Spec] = &[
         complexity: "O(N) where N is the number of shard channels",
         summary: "Lists the shard channels that somebody listens to.",
         run: Run::Connection(pubsub::shard_channels),
+        wide: Some(Wide::Channels(true)),
         ..ASK
     },
     Spec {
@@ -80,6 +84,7 @@ const PUBSUB: &[Spec] = &[
         complexity: "O(N) where N is the number of shard channels asked for",
         summary: "Returns how many listen to shard channels.",
         run: Run::Connection(pubsub::shard_numsub),
+        wide: Some(Wide::Counts(true)),
         ..ASK
     },
 ];
@@ -102,6 +107,7 @@ pub(super) const SPECS: &[Spec] = &[
         complexity: "O(N+M) where N is the number of listeners and M the number of patterns",
         summary: "Sends a message to those who listen to a channel.",
         run: Run::Connection(pubsub::publish),
+        wide: Some(Wide::Publish(false)),
         ..PUBLISH
     },
     Spec {
@@ -132,6 +138,7 @@ pub(super) const SPECS: &[Spec] = &[
         complexity: "O(N) where N is the number of listeners",
         summary: "Sends a message to those who listen to a shard channel.",
         run: Run::Connection(pubsub::spublish),
+        wide: Some(Wide::Publish(true)),
         ..PUBLISH
     },
     Spec {

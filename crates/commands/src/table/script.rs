@@ -1,6 +1,6 @@
 //! Scripts.
 
-use super::{Run, Spec};
+use super::{Run, Spec, Wide};
 use crate::scripts::{self, ScriptCommand};
 
 pub(super) const BASE: Spec = Spec {
@@ -40,6 +40,7 @@ const SCRIPT: &[Spec] = &[
         complexity: "O(N) where N is the number of scripts asked for",
         summary: "Tells which scripts are known.",
         run: Run::Connection(scripts::exists),
+        wide: Some(Wide::ScriptExists),
         ..BASE
     },
     Spec {
@@ -52,6 +53,7 @@ const SCRIPT: &[Spec] = &[
         complexity: "O(N) where N is the number of known scripts",
         summary: "Forgets all scripts.",
         run: Run::Connection(scripts::flush),
+        wide: Some(Wide::ScriptFlush),
         ..BASE
     },
     Spec {
@@ -83,6 +85,7 @@ const SCRIPT: &[Spec] = &[
         complexity: "O(N) where N is the length of the script",
         summary: "Keeps a script and returns its SHA-1.",
         run: Run::Connection(scripts::load),
+        wide: Some(Wide::ScriptLoad),
         ..BASE
     },
 ];

@@ -266,7 +266,7 @@ impl Worker {
     }
 
     /// Waits until a slot may have another holder, or for a time.
-    async fn until_changed(&self, most: Duration) {
+    pub(super) async fn until_changed(&self, most: Duration) {
         let Some(links) = &self.links else { return };
         // What has come of it matters little: it is tried again.
         let _ = tokio::time::timeout(most, links.opened.notified()).await;

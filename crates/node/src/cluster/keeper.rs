@@ -173,6 +173,7 @@ impl Worker {
         let Some(links) = &self.links else { return };
         self.decide_checks();
         links.queues.until_empty().await;
+        links.flushing.until_empty().await;
         self.until_no_holds(slot).await;
         self.shard.borrow_mut().set_slot_closed(slot, true);
         // What the slot's journal has travels with it.
@@ -386,7 +387,21 @@ impl PeerHandler for FromPeers {
                 let _ = reply.reply(&Pong { view });
             }
             Kind::AskStatus | Kind::Drain => self.worker.serve_operation(kind, from.version, body, reply),
-            Kind::Pong | Kind::Replies | Kind::NotUnderstood | Kind::Status | Kind::DrainBegun => {
+            Kind::Keyspace => self.worker.serve_keyspace(from.version, body, reply),
+            Kind::Publish => self.worker.serve_publish(from.version, body, reply),
+            Kind::Listeners => self.worker.serve_listeners(from.version, body, reply),
+            Kind::Scripts => self.worker.serve_scripts(from.version, body, reply),
+            Kind::Libraries => self.worker.serve_libraries(from.version, body, reply),
+            Kind::KeyspaceDone
+            | Kind::Published
+            | Kind::Listening
+            | Kind::ScriptsAnswer
+            | Kind::LibrariesAnswer
+            | Kind::Pong
+            | Kind::Replies
+            | Kind::Status
+            | Kind::DrainBegun
+            | Kind::NotUnderstood => {
                 // If the connection is over, nobody waits for that.
                 let _ = reply.not_understood();
             }

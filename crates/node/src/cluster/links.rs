@@ -5,6 +5,7 @@ use super::events::Heard;
 use super::outbox::Outbox;
 use super::queues::OpenQueues;
 use super::seen::Seen;
+use super::wide::UnknownScripts;
 use crate::limits::Limits;
 use crate::peers::Peers;
 use std::cell::{Cell, RefCell};
@@ -24,6 +25,10 @@ pub struct Links {
     pub opened: Notify,
     /// The queues that a closing slot waits for.
     pub queues: Rc<OpenQueues>,
+    /// The flushes that a closing slot waits for.
+    pub(super) flushing: Rc<OpenQueues>,
+    /// Scripts that no node knew a moment ago.
+    pub(super) unknown_scripts: UnknownScripts,
     /// Connections to peers.
     pub peers: Peers,
     /// Who holds the worker's slots.
@@ -59,6 +64,8 @@ impl Links {
         Self {
             opened: Notify::new(),
             queues: Rc::default(),
+            flushing: Rc::default(),
+            unknown_scripts: UnknownScripts::default(),
             peers: Peers::new(Arc::clone(&cluster.peers), number, {
                 let heard = Rc::clone(&heard);
                 move |name, worker, event| heard.push(Arc::clone(name), worker, event)

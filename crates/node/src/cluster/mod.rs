@@ -15,6 +15,7 @@ mod routes;
 mod seen;
 mod serve;
 mod store;
+mod wide;
 
 pub use instead::Standing;
 pub use keeper::FromPeers;
@@ -24,15 +25,21 @@ pub use places::{Whereabouts, class_of};
 pub use queues::OpenQueue;
 pub use report::report;
 pub use routes::{Route, Routes};
+pub use wide::{Outbound, SlotsDone, SlotsOp, Unanswered};
 
 use crate::gossip::{Gossip, GossipStatus, Home, Inputs};
 use crate::metrics::Counter;
 use crate::peers::PeerConfig;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::watch;
 use tollgate_cluster::{Incarnation, MemberState, View};
 use tollgate_store::SLOTS;
+
+/// What a node must be to hold slots.
+const SERVES: u8 = 1;
+const HAS_LIBRARIES: u8 = 2;
 
 /// What all threads of a clustered node share.
 #[derive(Debug)]
@@ -51,6 +58,8 @@ pub struct Cluster {
     pub workers: Vec<WorkerSlots>,
     /// Names of peers by the numbers that routes have for them. They only become more.
     names: RwLock<Vec<Arc<str>>>,
+    /// Of [`SERVES`] and [`HAS_LIBRARIES`].
+    prepared: AtomicU8,
     gossip: Mutex<Option<Gossip>>,
     inputs: watch::Sender<Inputs>,
     view: watch::Receiver<Arc<View>>,
@@ -92,6 +101,7 @@ impl Cluster {
             has_seeds,
             workers: (0..workers).map(|_| WorkerSlots::default()).collect(),
             names: RwLock::default(),
+            prepared: AtomicU8::new(0),
             inputs: gossip.inputs().clone(),
             view: gossip.view(),
             status: gossip.status(),
@@ -104,14 +114,32 @@ impl Cluster {
         self.view.clone()
     }
 
+    /// Whether there are other members.
+    pub fn has_peers(&self) -> bool {
+        self.view.borrow().members().len() > 1
+    }
+
     /// What gossip has to tell.
     pub fn status(&self) -> Arc<GossipStatus> {
         Arc::clone(&self.status.borrow())
     }
 
-    /// The node knows all that it must know to hold slots.
-    pub fn prepared(&self) {
-        self.inputs.send_modify(|inputs| inputs.prepared = true);
+    /// The node serves.
+    pub fn serves(&self) {
+        self.note_prepared(SERVES);
+    }
+
+    /// The node has the libraries of functions that others have, as far as those could be had.
+    pub fn has_libraries(&self) {
+        self.note_prepared(HAS_LIBRARIES);
+    }
+
+    /// With both it has all that it must have to hold slots.
+    fn note_prepared(&self, what: u8) {
+        let before = self.prepared.fetch_or(what, Ordering::AcqRel);
+        if before | what == SERVES | HAS_LIBRARIES {
+            self.inputs.send_modify(|inputs| inputs.prepared = true);
+        }
     }
 
     /// The node gives its slots away.

@@ -27,7 +27,7 @@ impl Mirror {
     /// Reads what has changed in one slot; how many records that were.
     fn read(&mut self, pair: &mut Pair, at: usize) -> usize {
         let (slot, read) = self.reads[at];
-        for flushed in pair.store.flushes_since(read).unwrap() {
+        for flushed in pair.store.flushes_since(slot, read).unwrap() {
             let stays = |name: &Name| {
                 slot_of(&name.1) != slot || flushed.is_some_and(|keyspace| keyspace != Keyspace::from(name.0))
             };
@@ -202,7 +202,7 @@ fn who_is_too_far_behind_is_told() {
     for _ in 0..100 {
         let _ = store.flush(Some(Keyspace::Db(3)));
     }
-    assert!(store.flushes_since(slow).is_none());
+    assert!(store.flushes_since(slot, slow).is_none());
 }
 
 #[test]

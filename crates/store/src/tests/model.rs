@@ -85,10 +85,21 @@ pub(super) enum Step {
     PutValue(Name, Expiry, usize),
     AddMember(Name, Expiry, Vec<u8>),
     Take(Name),
-    Sweep { now: u64, budget: usize },
-    Offset { tag: usize, us: i64 },
+    Sweep {
+        now: u64,
+        budget: usize,
+    },
+    Offset {
+        tag: usize,
+        us: i64,
+    },
     Flush(Option<Keyspace>),
-    Scan { keyspace: Keyspace, want: usize },
+    /// Of the slots of those tags, in steps of so many bytes.
+    FlushSlots(Option<Keyspace>, Vec<usize>, usize),
+    Scan {
+        keyspace: Keyspace,
+        want: usize,
+    },
     Evict(u64),
 }
 
@@ -148,6 +159,8 @@ pub(super) fn steps() -> impl Strategy<Value = Step> {
             .prop_map(|(tag, units)| Step::Offset { tag, us: units * EXPIRY_UNIT_US as i64 }),
         1 => keyspaces().prop_map(|keyspace| Step::Flush(Some(keyspace))),
         1 => Just(Step::Flush(None)),
+        2 => (prop::option::of(keyspaces()), prop::collection::vec(0..TAGS.len(), 0..4), 1..100_000usize)
+            .prop_map(|(keyspace, tags, bytes)| Step::FlushSlots(keyspace, tags, bytes)),
         3 => (keyspaces(), 1..20usize).prop_map(|(keyspace, want)| Step::Scan { keyspace, want }),
         1 => any::<u64>().prop_map(Step::Evict),
     ]
@@ -295,12 +308,31 @@ impl Pair {
 
     fn flush(&mut self, keyspace: Option<Keyspace>) {
         let (bytes, trash_bytes) = (self.store.bytes(), |trash: &Trash| trash.bytes());
-        let mut trash = self.store.flush(keyspace);
+        let trash = self.store.flush(keyspace);
         assert!(self.store.bytes() + trash_bytes(&trash) <= bytes);
-        let mut dropped = Vec::new();
+        self.flushed(trash, Vec::new(), |name| {
+            keyspace.is_none_or(|keyspace| keyspace == name.0.into())
+        });
+    }
+
+    fn flush_slots(&mut self, keyspace: Option<Keyspace>, tags: &[usize], bytes: usize) {
+        let slots = tags.iter().map(|&tag| slot_of(TAGS[tag].as_bytes()));
+        let slots: SlotSet = slots.filter(|&slot| self.store.role(slot) == Role::Held).collect();
+        let (mut trash, mut dropped) = (Trash::default(), Vec::new());
+        let mut flushing = self.store.begin_flush(keyspace, &slots, &mut trash);
+        while !self
+            .store
+            .flush_some(&mut flushing, bytes, &mut trash, &mut |params| dropped.push(params))
+        {}
+        self.flushed(trash, dropped, |name| {
+            slots.contains(slot_of(&name.1)) && keyspace.is_none_or(|keyspace| keyspace == name.0.into())
+        });
+    }
+
+    /// What is gone was dropped, and is dropped with the trash.
+    fn flushed(&mut self, mut trash: Trash, mut dropped: Vec<u32>, gone: impl Fn(&Name) -> bool) {
         while !trash.drop_some(10, &mut |params| dropped.push(params)) {}
         assert_eq!(trash.bytes(), 0);
-        let gone = |name: &Name| keyspace.is_none_or(|keyspace| keyspace == name.0.into());
         let mut expected: Vec<u32> = self
             .model
             .iter()
@@ -346,6 +378,7 @@ impl Pair {
                     .clock_offset_us = us;
             }
             Step::Flush(keyspace) => self.flush(keyspace),
+            Step::FlushSlots(keyspace, tags, bytes) => self.flush_slots(keyspace, &tags, bytes),
             Step::Scan { keyspace, want } => self.scan(keyspace, want),
             Step::Evict(random) => self.evict(random),
         }
