@@ -1,6 +1,6 @@
 # `make run` and `make test` are all the set-up there is: with Rust, a C++ compiler and Python 3 here, they fetch the rest.
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test ci fmt lint deny simulate bench-compare bench-values bench-memory bench-latency bench-micro bench-cluster clean
+.PHONY: help run cluster test ci fmt lint deny simulate scenarios bench-compare bench-values bench-memory bench-latency bench-micro bench-cluster clean
 MAKEFLAGS += --no-print-directory
 
 CARGO_DENY := .cache/tools/bin/cargo-deny
@@ -49,6 +49,9 @@ $(CARGO_DENY):
 simulate: ## The cluster's decisions in a simulator: 1,000 seeds, or SEED=n, or SEEDS=n FIRST=n
 	@SEEDS=$(or $(SEEDS),1000) $(if $(FIRST),FIRST=$(FIRST)) $(if $(SEED),SEED=$(SEED)) \
 	  cargo test --quiet --locked -p tollgate-cluster --lib simulation_of_many_seeds -- --nocapture
+
+scenarios: ## What clusters of processes admit while nodes join, leave and die, as a table; ONLY=word for some of them
+	@python3 tests/run.py --scenarios $(ONLY)
 
 bench-compare: ## Beside Redis: CPU an operation and throughput
 	cargo bench --bench compare -- $(ARGS)

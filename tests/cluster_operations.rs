@@ -64,8 +64,43 @@ fn sum(report: &serde_json::Value, field: &str) -> u64 {
         .sum()
 }
 
-fn admitted(client: &mut Client, key: &str) -> bool {
-    client.line(&format!("RL.CHECK {key} LIMIT 3 PER 1h")).items()[0].int() == 1
+/// Buckets of three tokens.
+struct Buckets {
+    /// How many checks of each were admitted, and whether its holder has decided all of them: one that does not answer in time, as on a
+    /// busy machine, may have charged what another has decided in its place.
+    admitted: Vec<(usize, bool)>,
+}
+
+impl Buckets {
+    fn new(count: usize) -> Self {
+        let admitted = vec![(0, true); count];
+        Self { admitted }
+    }
+
+    /// Checks each once more.
+    fn check(&mut self, client: &mut Client) {
+        for (bucket, (admitted, by_holder)) in self.admitted.iter_mut().enumerate() {
+            let reply = client.line(&format!("RL.CHECK bucket:{bucket} LIMIT 3 PER 1h"));
+            *by_holder &= reply.items()[5].text() == "owner";
+            *admitted += reply.items()[0].int() as usize;
+        }
+    }
+
+    /// Asserts that so many checks of each were admitted.
+    fn admitted(&self, count: usize) {
+        let by_holders: Vec<usize> = self
+            .admitted
+            .iter()
+            .filter(|(_, own)| *own)
+            .map(|(count, _)| *count)
+            .collect();
+        assert!(
+            by_holders.iter().all(|admitted| *admitted == count),
+            "{:?}",
+            self.admitted
+        );
+        assert!(!by_holders.is_empty(), "{:?}", self.admitted);
+    }
 }
 
 #[test]
@@ -150,10 +185,12 @@ fn scenario_a_node_gives_its_slots_away_goes_on_answering_and_comes_back() {
     let c = start("c", Some(&a), &secret);
     settled(&a, 3);
     let mut at_b = b.client();
+    let mut buckets = Buckets::new(KEYS);
     for key in 0..KEYS {
         assert_eq!(at_b.line(&format!("SET key:{key} value:{key}")).text(), "OK");
-        assert!(admitted(&mut at_b, &format!("bucket:{key}")));
     }
+    buckets.check(&mut at_b);
+    buckets.admitted(1);
     assert_eq!(b.http("GET", "/readyz", "").status, 200);
     // Asked of another than the one that is named.
     let drained = cluster(&c, &["drain", "b", "--wait", "60"]);
@@ -171,8 +208,9 @@ fn scenario_a_node_gives_its_slots_away_goes_on_answering_and_comes_back() {
     assert_eq!(sum(&report, "held"), 16_384);
     for key in 0..KEYS {
         assert_eq!(at_b.line(&format!("GET key:{key}")).text(), format!("value:{key}"));
-        assert!(admitted(&mut at_b, &format!("bucket:{key}")), "the second");
     }
+    buckets.check(&mut at_b);
+    buckets.admitted(2);
     let back = cluster(&a, &["drain", "b", "--undo", "--wait", "60"]);
     assert_eq!(
         (back.code, back.out.as_str()),
@@ -185,10 +223,11 @@ fn scenario_a_node_gives_its_slots_away_goes_on_answering_and_comes_back() {
     assert!(report["members"][1]["slots"]["held"].as_u64() > Some(0));
     for key in 0..KEYS {
         assert_eq!(at_b.line(&format!("GET key:{key}")).text(), format!("value:{key}"));
-        let bucket = format!("bucket:{key}");
-        assert!(admitted(&mut at_b, &bucket), "the third");
-        assert!(!admitted(&mut at_b, &bucket), "a fourth");
     }
+    buckets.check(&mut at_b);
+    buckets.admitted(3);
+    buckets.check(&mut at_b);
+    buckets.admitted(3);
 }
 
 #[test]

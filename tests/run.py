@@ -7,6 +7,8 @@ examples, and the suites of real client and rate limiting libraries.
     python3 tests/run.py --list          names only
     python3 tests/run.py --redis-server library/node    the library suites that have the word in their name, on
                                          redis-server instead of on a node, and what each wrote down
+    python3 tests/run.py --scenarios join    the scenarios of tests/cluster_scenarios that have the word in their name, one
+                                         after the other, and their table
 
 No test may take more than 60 s (90 s with `scenario_` in its name) or 2 GiB. Two run at a time; those with `alone_` in
 their name run by themselves at the end. A test whose tool is missing is skipped, by name; with CI=1 or CI=true it fails.
@@ -18,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from runner import clients, libraries, operations, process, rust
+from runner import clients, libraries, operations, process, rust, scenarios
 from runner.environments import Environments, install_system_packages
 
 PARALLEL = 2
@@ -30,6 +32,7 @@ def main():
     parser.add_argument("word", nargs="*", help="run the tests whose name contains one of these")
     parser.add_argument("--list", action="store_true", help="print the names and run nothing")
     parser.add_argument("--redis-server", action="store_true", help="library suites on redis-server, and nothing else")
+    parser.add_argument("--scenarios", action="store_true", help="scenarios of a cluster, and their table")
     options = parser.parse_args()
 
     def is_wanted(name):
@@ -48,9 +51,9 @@ def main():
         install_system_packages()
         outcomes = run_all(libraries.list_redis_tests(Environments(), wanted))
         sys.exit(report(outcomes, time.monotonic() - started))
-    library_suites = libraries.names(is_library_wanted)
-    suites = {name for name in clients.names() if is_wanted(name)}
-    composed = {name for name in operations.names() if is_wanted(name)}
+    library_suites = set() if options.scenarios else libraries.names(is_library_wanted)
+    suites = set() if options.scenarios else {name for name in clients.names() if is_wanted(name)}
+    composed = set() if options.scenarios else {name for name in operations.names() if is_wanted(name)}
     environments = Environments()
     if not options.list:
         install_system_packages()
@@ -62,9 +65,18 @@ def main():
     except rust.BuildFailed as error:
         sys.exit(str(error))
     tests = [test for test in [runner_test(), *build.list_tests(), rust.doc_tests()] if is_wanted(test.name)]
+    if options.scenarios:
+        tests = [test for test in tests if scenarios.LABEL in test.name]
     if options.list:
         print("\n".join([*(test.name for test in tests), *sorted(suites | composed | library_suites)]))
         return
+    scenarios.prepare(tests, environments)
+    if options.scenarios:
+        scenarios.begin_table(tests)
+        outcomes = run_all(tests, parallel=1)
+        status = report(outcomes, time.monotonic() - started)
+        scenarios.show_table()
+        sys.exit(status)
     tests += clients.list_tests(environments, suites, build.binaries.get("tollgate"))
     tests += operations.list_tests(environments, composed, build.binaries.get("tollgate"))
     tests += libraries.list_tests(environments, library_suites, build.binaries.get("tollgate"))
@@ -79,11 +91,11 @@ def runner_test():
     return process.Test("runner", argv, Path(__file__).parent)
 
 
-def run_all(tests):
+def run_all(tests, parallel=PARALLEL):
     # Those that may take longest first, so that they are not what the end waits for.
     together = sorted((test for test in tests if not test.is_alone), key=lambda test: -test.seconds_max)
     outcomes = []
-    with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+    with ThreadPoolExecutor(max_workers=parallel) as pool:
         for running in as_completed([pool.submit(process.run, test) for test in together]):
             outcomes.append(show(running.result()))
     outcomes += [show(process.run(test)) for test in tests if test.is_alone]

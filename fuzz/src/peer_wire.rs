@@ -5,10 +5,10 @@
 
 use tollgate_cluster::Incarnation;
 use tollgate_cluster::wire::{
-    AskStatus, Drain, DrainBegun, Forward, FrameError, FrameReader, FrameWriter, Handshake, Keyspace, KeyspaceDone,
-    Kind, Libraries, LibrariesAnswer, Listeners, Listening, Local, Message, NodeStatus, Pong, Probe, Progress, Publish,
-    Published, Replies, Scripts, ScriptsAnswer, Secret, SlotMessages, Versions, append_slot_message, read_message,
-    write_message,
+    AskStatus, Await, Called, Drain, DrainBegun, Forward, FrameError, FrameReader, FrameWriter, GiveBack, GivenBack,
+    Handshake, Keyspace, KeyspaceDone, Kind, Lend, Lent, Libraries, LibrariesAnswer, Listeners, Listening, Local,
+    Message, NodeStatus, Noted, Pong, Probe, Progress, Publish, Published, Replies, Scripts, ScriptsAnswer, Secret,
+    SlotMessages, Versions, Watch, append_slot_message, read_message, write_message,
 };
 
 const FRAME_BYTES_MAX: usize = 1 << 16;
@@ -118,6 +118,14 @@ fn read(kind: Option<Kind>, body: &[u8]) {
         Some(Kind::Replies) => reads_back!(Replies<'_>, body),
         Some(Kind::Probe) => reads_back!(Probe, body),
         Some(Kind::Pong) => reads_back!(Pong, body),
+        Some(Kind::Lend) => reads_back!(Lend<'_>, body),
+        Some(Kind::Lent) => reads_back!(Lent<'_>, body),
+        Some(Kind::GiveBack) => reads_back!(GiveBack<'_>, body),
+        Some(Kind::GivenBack) => reads_back!(GivenBack, body),
+        Some(Kind::Watch) => reads_back!(Watch<'_>, body),
+        Some(Kind::Await) => reads_back!(Await<'_>, body),
+        Some(Kind::Noted) => reads_back!(Noted<'_>, body),
+        Some(Kind::Called) => reads_back!(Called, body),
         Some(Kind::Keyspace) => reads_back!(Keyspace<'_>, body),
         Some(Kind::KeyspaceDone) => reads_back!(KeyspaceDone<'_>, body),
         Some(Kind::Publish) => reads_back!(Publish<'_>, body),

@@ -74,6 +74,7 @@ pub struct Node {
     process: Process,
     dir: ScratchDir,
     args: Vec<String>,
+    environment: Vec<(String, String)>,
     name: String,
     listen: SocketAddr,
     redirect_listen: Option<SocketAddr>,
@@ -107,11 +108,27 @@ impl Node {
     /// # Panics
     /// If the node neither serves nor ends within ten seconds.
     pub fn try_start(args: &[&str]) -> Result<Self, StartFailure> {
-        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Self::launch(ScratchDir::new("node"), args, [0; 2])
+        Self::try_start_in(args, &[])
     }
 
-    fn launch(dir: ScratchDir, args: Vec<String>, ports: [u16; 2]) -> Result<Self, StartFailure> {
+    /// Like [`Node::try_start`], with more in its environment.
+    ///
+    /// # Panics
+    /// If the node neither serves nor ends within ten seconds.
+    pub fn try_start_in(args: &[&str], environment: &[(&str, &str)]) -> Result<Self, StartFailure> {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let environment = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Self::launch(ScratchDir::new("node"), args, environment.collect(), [0; 2])
+    }
+
+    fn launch(
+        dir: ScratchDir,
+        args: Vec<String>,
+        environment: Vec<(String, String)>,
+        ports: [u16; 2],
+    ) -> Result<Self, StartFailure> {
         let ready_file = dir.path().join("ready.json");
         let _ = std::fs::remove_file(&ready_file);
         let mut command = tollgate();
@@ -119,7 +136,8 @@ impl Node {
         command
             .args(["serve", "--listen", &listen, "--admin", &admin, "--ready-file"])
             .arg(&ready_file)
-            .args(&args);
+            .args(&args)
+            .envs(environment.iter().map(|(name, value)| (name, value)));
         // The default address for peers would be one for all tests.
         if !args.iter().any(|arg| arg == "--peer") {
             command.args(["--peer", "127.0.0.1:0"]);
@@ -132,7 +150,7 @@ impl Node {
                 .ok()
                 .and_then(|text| serde_json::from_slice(&text).ok());
             if let Some(ready) = ready {
-                return Ok(Self::from_ready(process, dir, args, &ready));
+                return Ok(Self::from_ready(process, dir, (args, environment), &ready));
             }
             if let Some(status) = process.status() {
                 return Err(StartFailure {
@@ -149,7 +167,12 @@ impl Node {
         }
     }
 
-    fn from_ready(process: Process, dir: ScratchDir, args: Vec<String>, ready: &serde_json::Value) -> Self {
+    fn from_ready(
+        process: Process,
+        dir: ScratchDir,
+        (args, environment): (Vec<String>, Vec<(String, String)>),
+        ready: &serde_json::Value,
+    ) -> Self {
         let text = |field: &str| ready[field].as_str();
         let address = |field: &str| -> Option<SocketAddr> {
             text(field).map(|at| {
@@ -171,6 +194,7 @@ impl Node {
             process,
             dir,
             args,
+            environment,
         }
     }
 
@@ -268,10 +292,19 @@ impl Node {
     ///
     /// # Panics
     /// If it does not start.
-    pub fn restart(mut self) -> Self {
+    pub fn restart(self) -> Self {
+        let args = self.args.clone();
+        self.restart_with(args)
+    }
+
+    /// Like [`Node::restart`], with other arguments.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn restart_with(mut self, args: Vec<String>) -> Self {
         self.process.kill();
         let ports = [self.listen.port(), self.admin.port()];
-        Self::launch(self.dir, self.args, ports).unwrap_or_else(|failure| {
+        Self::launch(self.dir, args, self.environment, ports).unwrap_or_else(|failure| {
             panic!(
                 "the node did not start again ({}); it printed:\n{}",
                 failure.status, failure.log

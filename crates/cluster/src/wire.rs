@@ -17,8 +17,10 @@ mod frame;
 mod gossip;
 mod handshake;
 mod hello;
+mod interest;
 mod keys;
 mod keyspace;
+mod lend;
 mod libraries;
 mod message;
 mod operate;
@@ -30,8 +32,10 @@ pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, FrameWriter, HE
 pub use gossip::{GossipRefusal, Sealer, TIME_WINDOW};
 pub use handshake::{Established, Handshake, Progress};
 pub use hello::{HELLO_BYTES_MAX, Hello, Local, NONCE_BYTES, Refusal, Versions};
+pub use interest::{Await, AwaitAct, Called, Noted, Outcome, Watch, WatchAct};
 pub use keys::Secret;
 pub use keyspace::{Keyspace, KeyspaceDone, KeyspaceOutcome, KeyspaceStep, ScanPlace};
+pub use lend::{GiveBack, GivenBack, Lend, Lent, LentOutcome, Part, Piece, Wanted, Within};
 pub use libraries::{Libraries, LibrariesAnswer, LibraryChange, LibraryVersion};
 pub use message::{
     Forward, Holder, Kind, Message, MessageError, NotAnswered, Pong, Probe, Replies, Run, Why, read_message,

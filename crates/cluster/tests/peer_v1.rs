@@ -11,11 +11,12 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use support::{Party, local, opener, secret};
 use tollgate_cluster::wire::{
-    AskStatus, Drain, DrainBegun, Forward, FrameReader, FrameWriter, Handshake, Holder, Keyspace, KeyspaceDone,
-    KeyspaceOutcome, KeyspaceStep, Kind, Libraries, LibrariesAnswer, LibraryChange, LibraryVersion, Listeners,
-    ListenersOf, Listening, Message, NodeStatus, NotAnswered, Pong, Probe, Publish, Published, Replies, Run, ScanPlace,
-    Scripts, ScriptsAnswer, ScriptsAsk, ScriptsTold, SlotMessages, Trouble, Why, append_slot_message, read_message,
-    write_message,
+    AskStatus, Await, AwaitAct, Called, Drain, DrainBegun, Forward, FrameReader, FrameWriter, GiveBack, GivenBack,
+    Handshake, Holder, Keyspace, KeyspaceDone, KeyspaceOutcome, KeyspaceStep, Kind, Lend, Lent, LentOutcome, Libraries,
+    LibrariesAnswer, LibraryChange, LibraryVersion, Listeners, ListenersOf, Listening, Message, NodeStatus,
+    NotAnswered, Noted, Outcome, Part, Piece, Pong, Probe, Publish, Published, Replies, Run, ScanPlace, Scripts,
+    ScriptsAnswer, ScriptsAsk, ScriptsTold, SlotMessages, Trouble, Wanted, Watch, WatchAct, Why, Within,
+    append_slot_message, read_message, write_message,
 };
 use tollgate_cluster::{Epoch, Incarnation, slots};
 
@@ -118,6 +119,86 @@ fn replies() {
         not_answered: Vec::new(),
     };
     holds("replies_none", 2, &none, &mut Vec::new());
+}
+
+#[test]
+fn loans() {
+    let wanted = [
+        Wanted {
+            within: Within::Db(3),
+            key: b"k",
+        },
+        Wanted {
+            within: Within::Rule("free"),
+            key: b"\0\xff",
+        },
+    ];
+    let lend = Lend {
+        run: 1 << 48 | 7,
+        waits: true,
+        keys: wanted.to_vec(),
+    };
+    holds("lend", 3, &lend, &mut Vec::new());
+    let pieces = vec![
+        Piece { key: 0, bytes: b"" },
+        Piece {
+            key: 300,
+            bytes: b"\0\x01entries",
+        },
+    ];
+    let outcomes = [
+        LentOutcome::Lent {
+            clocks_us: vec![1_700_000_000_000_000, 0],
+            pieces: pieces.clone(),
+        },
+        LentOutcome::Busy,
+        LentOutcome::NotHere { slot: 16_383 },
+        LentOutcome::Refused { why: "ERR no" },
+    ];
+    for (number, outcome) in (0..).zip(outcomes) {
+        holds(&format!("lent_{number}"), 4, &Lent { outcome }, &mut Vec::new());
+    }
+    for (name, part) in [("more", Part::More), ("last", Part::Last), ("void", Part::Void)] {
+        let back = GiveBack {
+            run: 7,
+            pieces: pieces.clone(),
+            part,
+        };
+        holds(&format!("give_back_{name}"), 5, &back, &mut Vec::new());
+    }
+    holds("given_back", 6, &GivenBack { is_kept: true }, &mut Vec::new());
+}
+
+#[test]
+fn interest_in_keys() {
+    let key = b"k".as_slice();
+    for (name, act) in [
+        ("begin", WatchAct::Begin { db: 15, key }),
+        ("ask", WatchAct::Ask),
+        ("end", WatchAct::End),
+    ] {
+        holds(&format!("watch_{name}"), 1, &Watch { watch: 300, act }, &mut Vec::new());
+    }
+    for (name, act) in [
+        ("begin", AwaitAct::Begin { db: 0, key }),
+        ("call_next", AwaitAct::CallNext),
+        ("end", AwaitAct::End),
+    ] {
+        holds(
+            &format!("await_{name}"),
+            2,
+            &Await { waiter: 300, act },
+            &mut Vec::new(),
+        );
+    }
+    for (name, outcome) in [
+        ("yes", Outcome::Yes),
+        ("no", Outcome::No),
+        ("refused", Outcome::Refused { why: "ERR no" }),
+    ] {
+        holds(&format!("noted_{name}"), 3, &Noted { outcome }, &mut Vec::new());
+    }
+    holds("called", 0, &Called { waiter: u64::MAX }, &mut Vec::new());
 }
 
 #[test]

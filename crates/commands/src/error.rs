@@ -190,6 +190,15 @@ pub enum CommandError {
     /// Not all keys of a command, a transaction or a script are at the node that runs it; nothing was done.
     #[error("CROSSSLOT not all keys of the command are at one node of the cluster")]
     OtherNode,
+    /// Nobody has the slot of a key of a command, a transaction or a script; nothing was done.
+    #[error("CLUSTERDOWN no node that answers has the slots of all keys")]
+    NoHolder,
+    /// A node that has lent keys has not taken back what a command, a transaction or a script has made of them.
+    #[error("CLUSTERDOWN a node that has lent keys has not taken them back; the command may have been done in part")]
+    Torn,
+    /// An error of another node, with its code in front.
+    #[error("{0}")]
+    OfNode(String),
     /// Keys, or channels, of several slots on the face of Redis Cluster.
     #[error("CROSSSLOT Keys in request don't hash to the same slot")]
     CrossSlot,

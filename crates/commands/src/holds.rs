@@ -23,6 +23,8 @@ pub struct RunId(pub u64);
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     by_key: HashMap<Box<[u8]>, Hold>,
+    /// How many of them are of each slot that has any.
+    by_slot: HashMap<u16, usize>,
     /// Slots on their way to another node: nobody begins anything with their keys.
     closed: BTreeSet<u16>,
     /// The run that has the whole shard.
@@ -38,6 +40,19 @@ struct Hold {
     lent: Vec<Lent>,
     /// Whether somebody waits for the key who could not be called while it was lent.
     call_waiting: bool,
+    /// Debits that came meanwhile. They are taken when the key is let go of: what is lent comes back as the run has left it, and what the
+    /// run has done may be taken back.
+    debits: Vec<HeldDebit>,
+}
+
+/// A debit that waits for its key.
+#[derive(Debug)]
+pub(crate) struct HeldDebit {
+    pub(crate) bucket: Box<[u8]>,
+    pub(crate) parameters: Box<[u8]>,
+    pub(crate) tokens: u64,
+    /// The node's clock when it came.
+    pub(crate) now_us: u64,
 }
 
 #[derive(Debug)]
@@ -64,7 +79,7 @@ pub struct Loan {
 }
 
 #[derive(Debug)]
-enum Content {
+pub(crate) enum Content {
     Nothing,
     Value(Taken),
     Bucket {
@@ -76,17 +91,71 @@ enum Content {
     },
 }
 
+impl Loan {
+    pub(crate) fn new(space: Space, key: &[u8], clock_offset_us: i64, content: Content) -> Self {
+        Self {
+            space,
+            key: key.into(),
+            changed: false,
+            clock_offset_us,
+            content,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self.content, Content::Nothing)
+    }
+}
+
 impl Hold {
     fn of(run: RunId) -> Self {
         Self {
             run,
             lent: Vec::new(),
             call_waiting: false,
+            debits: Vec::new(),
         }
     }
 }
 
 impl Holds {
+    /// The hold of a key, which is that run's from now on if it was nobody's.
+    fn hold(&mut self, key: &[u8], run: RunId) -> &mut Hold {
+        match self.by_key.entry(key.into()) {
+            hash_map::Entry::Occupied(hold) => hold.into_mut(),
+            hash_map::Entry::Vacant(vacant) => {
+                *self.by_slot.entry(slot_of(key)).or_default() += 1;
+                vacant.insert(Hold::of(run))
+            }
+        }
+    }
+
+    /// Lets go of a key.
+    fn remove(&mut self, key: &[u8]) -> Option<Hold> {
+        let hold = self.by_key.remove(key)?;
+        if let hash_map::Entry::Occupied(mut held) = self.by_slot.entry(slot_of(key)) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+        Some(hold)
+    }
+
+    /// Keeps a debit until its key is let go of: those of one bucket together. `false`: nobody holds the key.
+    pub(crate) fn keep_debit(&mut self, key: &[u8], debit: impl FnOnce() -> HeldDebit) -> bool {
+        let Some(hold) = self.by_key.get_mut(key) else {
+            return false;
+        };
+        let debit = debit();
+        match hold.debits.iter_mut().find(|known| known.bucket == debit.bucket) {
+            Some(known) => known.tokens = known.tokens.saturating_add(debit.tokens),
+            None => hold.debits.push(debit),
+        }
+        true
+    }
+
     /// Whether a key is lent.
     pub(crate) fn is_lent(&self, key: &[u8]) -> bool {
         self.by_key.get(key).is_some_and(|hold| !hold.lent.is_empty())
@@ -97,6 +166,11 @@ impl Holds {
         if let Some(hold) = self.by_key.get_mut(key) {
             hold.call_waiting = true;
         }
+    }
+
+    /// Whether the slot of a key is on its way to another node.
+    fn is_closed(&self, key: &[u8]) -> bool {
+        !self.closed.is_empty() && self.closed.contains(&slot_of(key))
     }
 
     /// Whether a run has a key.
@@ -122,7 +196,7 @@ impl Shard {
 
     /// Whether a key of a slot is held or lent, or the whole shard is some run's.
     pub fn has_holds_in(&self, slot: u16) -> bool {
-        self.holds.frozen.is_some() || self.holds.by_key.keys().any(|key| slot_of(key) == slot)
+        self.holds.frozen.is_some() || self.holds.by_slot.contains_key(&slot)
     }
 
     /// Says whose commands come next: those of a run, or those of nobody.
@@ -145,10 +219,7 @@ impl Shard {
     pub fn is_blocked_for(&self, key: &[u8], run: Option<RunId>) -> bool {
         match self.holds.by_key.get(key) {
             Some(hold) => Some(hold.run) != run || !hold.lent.is_empty(),
-            None => {
-                (self.holds.frozen.is_some() && self.holds.frozen != run)
-                    || (!self.holds.closed.is_empty() && self.holds.closed.contains(&slot_of(key)))
-            }
+            None => (self.holds.frozen.is_some() && self.holds.frozen != run) || self.holds.is_closed(key),
         }
     }
 
@@ -156,7 +227,7 @@ impl Shard {
     pub fn may_lend(&self, key: &[u8], run: RunId) -> bool {
         match self.holds.by_key.get(key) {
             Some(hold) => hold.run == run,
-            None => self.holds.frozen.is_none_or(|frozen| frozen == run),
+            None => self.holds.frozen.is_none_or(|frozen| frozen == run) && !self.holds.is_closed(key),
         }
     }
 
@@ -174,10 +245,7 @@ impl Shard {
     pub fn hold(&mut self, key: &[u8], run: RunId) -> bool {
         debug_assert!(self.holds.by_key.get(key).is_none_or(|hold| hold.run == run));
         let is_new = !self.holds.by_key.contains_key(key);
-        if is_new {
-            let hold = Hold::of(run);
-            self.holds.by_key.insert(key.into(), hold);
-        }
+        self.holds.hold(key, run);
         is_new
     }
 
@@ -187,13 +255,19 @@ impl Shard {
             && hold.run == run
             && hold.lent.is_empty()
         {
-            self.holds.by_key.remove(key);
+            let hold = self.holds.remove(key);
+            self.take_held_debits(slot_of(key), hold.map(|hold| hold.debits));
         }
     }
 
     /// Whether runs but that one have keys.
     pub fn has_holds_of_others(&self, run: RunId) -> bool {
         self.holds.by_key.values().any(|hold| hold.run != run)
+    }
+
+    /// Whether the whole shard is another run's, or is about to be.
+    pub fn is_frozen_for(&self, run: RunId) -> bool {
+        self.holds.frozen.is_some_and(|frozen| frozen != run)
     }
 
     /// Gives the whole shard to a run, or back. Keys that other runs hold stay theirs.
@@ -236,10 +310,7 @@ impl Shard {
                 (self.portable(bucket), Some(id), Some(crate::keys::TYPE_NAME))
             }
         };
-        let hold = match self.holds.by_key.entry(bytes.into()) {
-            hash_map::Entry::Occupied(hold) => hold.into_mut(),
-            hash_map::Entry::Vacant(vacant) => vacant.insert(Hold::of(run)),
-        };
+        let hold = self.holds.hold(bytes, run);
         debug_assert_eq!(hold.run, run);
         hold.lent.push(Lent {
             space,
@@ -266,15 +337,17 @@ impl Shard {
         });
         let is_last = matches!(lent, Some((_, true, _)));
         let call_waiting = matches!(lent, Some((_, _, true)));
-        if is_last {
-            self.holds.by_key.remove(&loan.key);
-        }
+        let debits = match is_last {
+            true => self.holds.remove(&loan.key).map(|hold| hold.debits),
+            false => None,
+        };
         let (space, bytes, changed) = (loan.space, loan.key.clone(), loan.changed);
         let params = lent.and_then(|(lent, ..)| lent.params);
         self.put_loan(loan, params);
         if let Some(params) = params {
             self.policies.release(params);
         }
+        self.take_held_debits(slot_of(&bytes), debits);
         if let Ok(key) = self.bucket_key(space, &bytes) {
             if changed {
                 self.note_change(&key);
@@ -300,18 +373,9 @@ impl Shard {
         self.put_loan(loan, None);
     }
 
-    /// Takes a key of another shard in that holds nothing there, for a run that has the whole node.
-    pub(crate) fn admit_nothing(&mut self, space: Space, bytes: &[u8], run: RunId) {
-        self.admit(
-            Loan {
-                space,
-                key: bytes.into(),
-                changed: false,
-                clock_offset_us: 0,
-                content: Content::Nothing,
-            },
-            run,
-        );
+    /// Takes a key of another shard in that holds nothing there, for a run that has the whole node. `clock_offset_us`: of its slot there.
+    pub(crate) fn admit_nothing(&mut self, space: Space, bytes: &[u8], clock_offset_us: i64, run: RunId) {
+        self.admit(Loan::new(space, bytes, clock_offset_us, Content::Nothing), run);
     }
 
     /// The guests of a run.
@@ -342,6 +406,45 @@ impl Shard {
             clock_offset_us,
             content,
         })
+    }
+
+    /// Whether a key has an entry.
+    pub fn has_entry(&self, space: Space, bytes: &[u8]) -> bool {
+        let key = self.store.key(space, bytes);
+        key.is_ok_and(|key| self.store.find(&key).is_some())
+    }
+
+    /// Whether a guest is not as it was when it came.
+    pub fn has_changed_guest(&self, space: Space, bytes: &[u8]) -> bool {
+        self.interest.has_changed(space, bytes)
+    }
+
+    /// Frees what a loan holds that nobody wants.
+    pub fn drop_loan(&mut self, loan: Loan) {
+        if let Content::Value(taken) = loan.content {
+            self.store.bury(taken.value);
+        }
+    }
+
+    /// Stores what a run of another node has made of a key that is held for it here.
+    pub fn replace_held(&mut self, loan: Loan) {
+        let Ok(key) = self.store.key(loan.space, &loan.key) else {
+            return;
+        };
+        let (space, bytes) = (loan.space, loan.key.clone());
+        let before = self.store.find(&key);
+        let before = before.filter(|&place| self.store.value(place).is_none());
+        let params = before.map(|place| ParamsId(self.store.params(place)));
+        if let Some(params) = params {
+            self.policies.retain(params);
+        }
+        self.put_loan(loan, params);
+        if let Some(params) = params {
+            self.policies.release(params);
+        }
+        if let Ok(key) = self.bucket_key(space, &bytes) {
+            self.note_change(&key);
+        }
     }
 
     /// A bucket in terms that all shards of a node share: each has the same policies under the same numbers.
@@ -411,3 +514,6 @@ impl Shard {
         self.is_blocked(key.bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;

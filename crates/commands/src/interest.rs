@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use tollgate_store::{Key, Space, Store};
+use tollgate_store::{Key, Space, Store, slot_of};
 use tollgate_values::Value;
 
 use crate::{Env, RunId, Shard};
@@ -107,6 +107,12 @@ impl Interest {
     pub(crate) fn guests_of_run(&self, run: RunId) -> Vec<(Space, Box<[u8]>)> {
         let of_run = self.guests.iter().filter(|(_, guest)| guest.run == run);
         of_run.map(|(of, _)| of.clone()).collect()
+    }
+
+    /// Whether a guest has changed.
+    pub(crate) fn has_changed(&self, space: Space, key: &[u8]) -> bool {
+        let guest = self.guests.get(&(space, Box::from(key)));
+        guest.is_some_and(|guest| guest.changed)
     }
 
     /// Whether the guest has changed; `None` if there is none.
@@ -219,6 +225,17 @@ impl Shard {
             && is_served_from(&key, &self.store)
         {
             next.call();
+        }
+    }
+
+    /// A slot is elsewhere from now on: what happens to its watched keys is not seen here, and who waits for one has to wait there.
+    pub(crate) fn end_interest_in(&mut self, slot: u16) {
+        let Interest { watched, waiting, .. } = &mut self.interest;
+        for (_, marks) in watched.extract_if(|(_, key), _| slot_of(key) == slot) {
+            marks.iter().for_each(|mark| mark.set());
+        }
+        for (_, waiting) in waiting.extract_if(|(_, key), _| slot_of(key) == slot) {
+            waiting.iter().for_each(|wakeup| wakeup.call());
         }
     }
 

@@ -264,8 +264,9 @@ pub enum KeyspaceAnswer {
     Scanned(Scanned),
     /// A key, if there is one.
     Random(Option<Box<[u8]>>),
-    /// Some keys, and where to go on; nothing at the end of the shard.
-    Names(Vec<Name>, Option<ScanCursor>),
+    /// Some keys, and where to go on; nothing at the end of the shard. With the first of them, by slot, how far its clock is ahead of the
+    /// node's, in microseconds, where that is anything.
+    Names(Vec<Name>, Option<ScanCursor>, Vec<(u16, i64)>),
 }
 
 /// What a step of a scan found.

@@ -72,7 +72,10 @@ mod work;
 
 pub use batch::Batch;
 pub use blocking::Blocking;
-pub use carry::{As, CarryStats, ChangesWritten, Forgotten, JOURNAL_BUCKETS_MAX, Malformed, Owed, Share};
+pub use carry::{
+    As, CarryStats, ChangesWritten, Forgotten, JOURNAL_BUCKETS_MAX, LoanError, LoanReader, LoanWriter, Malformed, Owed,
+    Share,
+};
 pub use check::{CheckQueue, DirectAgainst, DirectAnswer, DirectCheck, Flow};
 pub use cluster::{ClusterNode, Topology};
 pub use env::Env;

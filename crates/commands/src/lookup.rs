@@ -52,12 +52,30 @@ impl Default for CommandTable {
     }
 }
 
-/// What is declared otherwise for the redirecting face.
+/// What is declared otherwise for the redirecting face: scripts, which know that they come from it, and PUBSUB, which is about the node
+/// that is asked.
 static REDIRECTING: LazyLock<Vec<Spec>> = LazyLock::new(|| {
-    let scripts = ALL.iter().filter(|spec| matches!(spec.run, Run::Script(_)));
-    let face = Face::Redirect;
-    scripts.map(|spec| Spec { face, ..*spec }).collect()
+    let declared = ALL.iter().filter_map(|spec| match spec.run {
+        Run::Script(_) => Some(Spec {
+            face: Face::Redirect,
+            ..*spec
+        }),
+        _ if spec.name == PUBSUB => Some(Spec {
+            subcommands: &LISTENERS,
+            ..*spec
+        }),
+        _ => None,
+    });
+    declared.collect()
 });
+
+static LISTENERS: LazyLock<Vec<Spec>> = LazyLock::new(|| {
+    let pubsub = ALL.iter().filter(|spec| spec.name == PUBSUB);
+    let subcommands = pubsub.flat_map(|spec| spec.subcommands);
+    subcommands.map(|spec| Spec { wide: None, ..*spec }).collect()
+});
+
+const PUBSUB: &str = "pubsub";
 
 impl CommandTable {
     /// The commands of a face. What a [`LastCommand`] remembers is of one of them.
@@ -188,6 +206,9 @@ mod tests {
             for name in ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"] {
                 assert_eq!(table.find(name.as_bytes()).map(|spec| spec.face), Some(face), "{name}");
             }
+            let listeners = table.find(b"pubsub").map_or(&[][..], |spec| spec.subcommands);
+            assert!(listeners.len() > 3);
+            assert_eq!(listeners.iter().all(|spec| spec.wide.is_none()), face.redirects());
         }
     }
 

@@ -59,6 +59,9 @@ pub trait NodeView {
     /// The slots of each shard, in ascending order.
     fn shard_slots(&self) -> Arc<[Range<u16>]>;
 
+    /// Whether a slot is at this node, and not at another of its cluster.
+    fn has_slot(&self, slot: u16) -> bool;
+
     /// Bounds of commands over all keys.
     fn keyspace_limits(&self) -> KeyspaceLimits;
 

@@ -146,6 +146,10 @@ impl NodeView for TestNode {
         std::iter::once(0..tollgate_store::SLOTS).collect()
     }
 
+    fn has_slot(&self, _slot: u16) -> bool {
+        true
+    }
+
     fn keyspace_limits(&self) -> KeyspaceLimits {
         KeyspaceLimits {
             keys_max: 1000,

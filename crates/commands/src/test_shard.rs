@@ -32,6 +32,10 @@ pub(crate) struct TestShards {
 
 impl TestShards {
     pub fn new(count: u16) -> Self {
+        Self::with_limits(count, PolicyLimits::default())
+    }
+
+    pub fn with_limits(count: u16, policy_limits: PolicyLimits) -> Self {
         let bound = |index: u16| (u32::from(SLOTS) * u32::from(index) / u32::from(count)) as u16;
         let slots: Arc<[Range<u16>]> = (0..count).map(|index| bound(index)..bound(index + 1)).collect();
         let rules = serde_json::from_str(r#"[{"id":"free","limit":50,"window":"1m"}]"#).unwrap();
@@ -43,7 +47,7 @@ impl TestShards {
                 seed: 42,
                 now_us: START_US,
                 policies: builtin_policies().into(),
-                policy_limits: PolicyLimits::default(),
+                policy_limits,
                 rules: rules.clone(),
                 max_memory_bytes: 0,
                 when_full: WhenFull::Shed,

@@ -29,6 +29,7 @@ impl CheckBackend for Mailboxes {
             if node.place(slot) != Place::Of(owner) {
                 return ask_elsewhere(&node, owner, db, &check).await;
             }
+            let again = node.cluster.is_some().then(|| check.clone());
             let posted = node.post_check(owner, db, check).map_err(|lost| {
                 if lost == Lost::MailboxFull {
                     node.metrics.shared.limit_hit(Bound::MailboxBatches);
@@ -36,7 +37,11 @@ impl CheckBackend for Mailboxes {
                 unavailable(lost)
             })?;
             let decided = posted.await.map_err(|_| unavailable(Lost::ShardGone))?;
-            decided.map(answer).map_err(refusal)
+            match (decided, again) {
+                // Its slot has gone meanwhile, or is about to.
+                (Err(CommandError::TryAgain), Some(check)) => ask_elsewhere(&node, owner, db, &check).await,
+                (decided, _) => decided.map(answer).map_err(refusal),
+            }
         })
     }
 }
@@ -65,7 +70,8 @@ async fn ask_elsewhere(node: &Node, owner: usize, db: u8, check: &DirectCheck) -
     let env = Env {
         db,
         proto: Proto::Resp2,
-        now_us: 0,
+        // From then on it is waited for.
+        now_us: node.clock.now_us(),
         wall_offset_us: 0,
     };
     let mut batch = Batch::default();

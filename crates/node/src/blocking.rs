@@ -3,8 +3,10 @@
 //! They try, on keys that they hold or have borrowed. If there is nothing, they leave word at every key before they let go of it, so
 //! that no push is missed, and wait; the one that waits longest is called first.
 
-use crate::link::Link;
+use crate::cluster::At;
+use crate::link::{Link, Phase};
 use crate::loans::{KeyJob, Keys};
+use crate::node::Place;
 use crate::worker::Worker;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -19,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_commands::{Blocking, CheckQueue, CommandError, Env, KeyNeed, Popped, Spec, Wait, Wakeup, WorkerCommand};
 use tollgate_protocol::{ReplyWriter, Request};
-use tollgate_store::Space;
+use tollgate_store::{Space, slot_of};
 
 /// The longest sleep that the runtime takes; who waits for longer waits for ever.
 const SLEEP_MAX: Duration = Duration::from_secs(366 * 86_400);
@@ -72,27 +74,69 @@ struct Registered<'a> {
     worker: &'a Rc<Worker>,
     connection: u64,
     waiting: Arc<Waiting>,
-    keys: Vec<(u8, Box<[u8]>)>,
+    /// Keys of this node, and the workers where it was left.
+    keys: Vec<(u8, Box<[u8]>, usize)>,
+    /// Its number for other nodes.
+    number: u64,
+    /// The workers of other nodes where it was left.
+    abroad: Vec<At>,
 }
 
 impl Registered<'_> {
     /// Passes a call on that was of no use here.
     fn pass_call_on(&self) {
-        for (db, key) in &self.keys {
+        for (db, key, owner) in &self.keys {
             let job = KeyJob::CallNext(*db, key.clone(), Arc::clone(&self.waiting.wakeup));
-            self.worker.node.key_job(self.worker.owner_of(key), job);
+            self.worker.node.key_job(*owner, job);
         }
+        for at in &self.abroad {
+            self.worker.call_next_abroad(self.number, at);
+        }
+    }
+
+    /// Leaves word at a key, which is held meanwhile, where it is not left already.
+    ///
+    /// # Errors
+    /// Another node refuses it.
+    async fn leave(&mut self, db: u8, key: &[u8]) -> Result<(), CommandError> {
+        let (worker, wakeup) = (self.worker, &self.waiting.wakeup);
+        let workers = worker.node.workers();
+        match worker.node.place(slot_of(key)) {
+            Place::Of(peer) if peer > workers => {
+                let at = worker.await_abroad(peer, self.number, wakeup, (db, key)).await?;
+                match at {
+                    Some(at) if self.abroad.iter().any(|known| known.is(&at)) => {}
+                    Some(at) => self.abroad.push(at),
+                    // It is elsewhere by now, although it was this run's: it is looked for again.
+                    None => wakeup.call(),
+                }
+            }
+            _ => {
+                let owner = worker.owner_of(key);
+                let (done, is_done) = oneshot::channel();
+                let job = KeyJob::Wait(db, key.into(), Arc::clone(wakeup), done);
+                worker.node.key_job(owner, job);
+                if !self.keys.iter().any(|(of, known, _)| *of == db && **known == *key) {
+                    self.keys.push((db, key.into(), owner));
+                }
+                // A worker that is gone has nothing that could come.
+                if !is_done.await.unwrap_or(true) {
+                    wakeup.call();
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         self.worker.node.blocked.lock().remove(&self.connection);
-        for (db, key) in self.keys.drain(..) {
-            let owner = self.worker.owner_of(&key);
+        for (db, key, owner) in self.keys.drain(..) {
             let job = KeyJob::PassOn(db, key, Arc::clone(&self.waiting.wakeup));
             self.worker.node.key_job(owner, job);
         }
+        self.worker.end_await_abroad(self.number, &self.abroad);
     }
 }
 
@@ -152,16 +196,15 @@ impl Worker {
             let mut keys = Keys::new(self, self.next_run());
             keys.take(needs.clone()).await?;
             let now = self.env(self.node.clock.now_us(), env.db, env.proto);
-            let popped = self.as_run(keys.run(), |worker| {
-                (blocking.attempt)(&mut worker.shard.borrow_mut(), &now, request, out)
-            });
+            let start = out.len();
+            let popped = keys.act(|shard| (blocking.attempt)(shard, &now, request, out));
             let popped = match popped {
                 // What came is of a type that it does not wait for.
                 Err(CommandError::WrongType) if registered.is_some() => Popped::Nothing,
                 popped => popped?,
             };
             match popped {
-                Popped::All => return Ok(()),
+                Popped::All => return finish_keys(&mut keys, start, out).await,
                 Popped::More(rest) => {
                     self.finish_rest(
                         rest,
@@ -172,21 +215,22 @@ impl Worker {
                         (out, usize::MAX),
                     )
                     .await;
-                    return Ok(());
+                    return finish_keys(&mut keys, start, out).await;
                 }
                 Popped::Nothing => {}
             }
-            match &registered {
-                None => {
-                    let sources = &needs[..blocking.sources.min(needs.len())];
-                    registered = Some(self.leave_word(connection, env.db, sources).await);
-                    drop(keys);
+            let is_first = registered.is_none();
+            let word = registered.get_or_insert_with(|| self.new_word(connection));
+            if is_first || self.node.cluster.is_some() {
+                // Perhaps a key has moved: where word was left already, it keeps its turn.
+                for need in &needs[..blocking.sources.min(needs.len())] {
+                    word.leave(env.db, &need.key).await?;
                 }
-                // A call was of no use: perhaps it is for the next, once the keys are back.
-                Some(registered) => {
-                    drop(keys);
-                    registered.pass_call_on();
-                }
+            }
+            drop(keys);
+            if !is_first {
+                // A call was of no use: perhaps it is for the next, now that the keys are back.
+                word.pass_call_on();
             }
             self.send_before_waiting(connection, out).await;
             let Some(waiting) = registered.as_ref().map(|registered| Arc::clone(&registered.waiting)) else {
@@ -222,7 +266,7 @@ impl Worker {
         }
         let deadline = wait.timeout.filter(|timeout| *timeout < SLEEP_MAX);
         let deadline = deadline.map(|timeout| Instant::now() + timeout);
-        let registered = self.leave_word(connection, 0, &[]).await;
+        let registered = self.new_word(connection);
         let waiting = &registered.waiting;
         loop {
             self.send_before_waiting(connection, out).await;
@@ -251,26 +295,18 @@ impl Worker {
         }
     }
 
-    /// Leaves word at keys, which are held meanwhile.
-    async fn leave_word<'a>(self: &'a Rc<Self>, connection: u64, db: u8, needs: &[KeyNeed]) -> Registered<'a> {
+    /// A client that waits, so far for nothing.
+    fn new_word(self: &Rc<Self>, connection: u64) -> Registered<'_> {
         let waiting = Arc::<Waiting>::default();
         self.node.blocked.lock().insert(connection, Arc::clone(&waiting));
-        let mut registered = Registered {
+        Registered {
             worker: self,
             connection,
             waiting,
             keys: Vec::new(),
-        };
-        for need in needs {
-            let (done, is_done) = oneshot::channel();
-            let wakeup = Arc::clone(&registered.waiting.wakeup);
-            registered.keys.push((db, need.key.clone()));
-            let job = KeyJob::Wait(db, need.key.clone(), wakeup, done);
-            self.node.key_job(self.owner_of(&need.key), job);
-            // A worker that is gone has nothing that could come.
-            let _ = is_done.await;
+            number: self.next_run().0,
+            abroad: Vec::new(),
         }
-        registered
     }
 
     async fn until_called(&self, connection: u64, wakeup: &Wakeup, deadline: Option<Instant>) -> Over {
@@ -318,11 +354,26 @@ impl Worker {
     pub async fn send_before_waiting(&self, connection: u64, out: &mut Vec<u8>) {
         let Some(link) = self.link_of(connection) else { return };
         self.counters().sent_bytes.add(out.len() as u64);
-        // A client that is gone is noticed next.
+        // A client that takes nothing can be ended meanwhile: nothing is half done.
+        link.phase.set(Phase::Writing);
+        // One that is gone is noticed next.
         let _ = link.send(out).await;
         out.clear();
         if link.owes() {
             let _ = link.send(&link.take_owed()).await;
         }
+        link.phase.set(Phase::Turn);
     }
+}
+
+/// Gives keys back. If another node does not take them, the reply that begins there is not to be sent.
+///
+/// # Errors
+/// [`CommandError::Torn`].
+async fn finish_keys(keys: &mut Keys, start: usize, out: &mut Vec<u8>) -> Result<(), CommandError> {
+    let finished = keys.finish().await;
+    if finished.is_err() {
+        out.truncate(start);
+    }
+    finished
 }

@@ -1,6 +1,10 @@
 //! The node's clock.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The environment variable by which tests give a node a wall clock that is wrong, in milliseconds. Builds for use do not look at it.
+#[cfg(debug_assertions)]
+const WRONG_BY_MS: &str = "TEST_WALL_CLOCK_WRONG_BY_MS";
 
 /// Wall time at the node's start plus the monotonic time since: steps of the wall clock neither refill nor freeze buckets.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +43,30 @@ impl NodeClock {
     }
 }
 
+/// Wall time since 1970.
+pub fn wall_time() -> Duration {
+    let right = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match wrong_by_ms() {
+        ms @ 0.. => right + Duration::from_millis(ms.unsigned_abs()),
+        ms => right.saturating_sub(Duration::from_millis(ms.unsigned_abs())),
+    }
+}
+
+#[cfg(debug_assertions)]
+fn wrong_by_ms() -> i64 {
+    static WRONG_BY: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
+    *WRONG_BY.get_or_init(|| {
+        let text = std::env::var(WRONG_BY_MS).unwrap_or_default();
+        text.parse().unwrap_or(0)
+    })
+}
+
+#[cfg(not(debug_assertions))]
+const fn wrong_by_ms() -> i64 {
+    0
+}
+
 fn unix_us() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_micros() as u64)
+    // 64 bits of microseconds are 584,000 years.
+    wall_time().as_micros() as u64
 }

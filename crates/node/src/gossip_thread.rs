@@ -9,7 +9,7 @@ use crate::server::ServeError;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tollgate_cluster::SLOTS;
 use tollgate_cluster::wire::{Local, Secret, Versions};
 
@@ -81,9 +81,8 @@ impl Bound {
         let PeerSockets { listener, gossip, .. } = self.sockets;
         let (peer, gossip_address) = self.advertised;
         let cluster = &config.cluster;
-        let generation = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis() as u64);
+        // 64 bits of milliseconds are 584 million years.
+        let generation = crate::clock::wall_time().as_millis() as u64;
         let told_to = Told {
             redirect_listen: redirect_listen.map(|listens| redirect_told(&peer, config, listens).into()),
             peer: (&*peer).into(),

@@ -4,7 +4,6 @@
 //! together before the first command runs, and what serves the sockets is not in the way of what serves the commands: see
 //! [`crate::round`], which does the same for checks.
 
-use crate::cluster::Whereabouts;
 use crate::limits::Bound;
 use crate::link::{Link, Phase};
 use crate::stretch::Stretch;
@@ -195,10 +194,7 @@ impl Worker {
             let env = self.env(pass.now_us, db, proto);
             queue.start(false);
             // There are no checks among them, so nothing is queued.
-            let ran = match self.whereabouts(spec, request) {
-                Whereabouts::Here => self.try_run(&env, queue, spec, request, replies),
-                other => Ran::Later(Work::of(other)),
-            };
+            let ran = self.try_run(&env, queue, spec, request, replies);
             let since = std::mem::replace(&mut pass.read_at, Instant::now());
             let took = pass.read_at.saturating_duration_since(since);
             let (next, begun) = match ran {
@@ -260,11 +256,7 @@ impl Worker {
                 None => {
                     let since = Instant::now();
                     let env = self.env(self.node.clock.at(since), db, proto);
-                    let ran = match self.whereabouts(spec, request) {
-                        Whereabouts::Here => self.try_run(&env, &mut queue, spec, request, &mut out),
-                        other => Ran::Later(Work::of(other)),
-                    };
-                    match ran {
+                    match self.try_run(&env, &mut queue, spec, request, &mut out) {
                         Ran::Later(work) => (Some(work), env, since),
                         Ran::Done | Ran::FlushFirst => (None, env, since),
                     }

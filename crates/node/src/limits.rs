@@ -235,6 +235,19 @@ bounds! {
     peer_handshakes / PeerHandshakes: 256, Count(1, 1 << 16), "connections",
         "a new connection to the peer listener is closed",
         "";
+    /// Keys of one worker that are lent to runs of other nodes at one time, or wanted by such; as many again are watched, or waited for, by
+    /// clients of other nodes.
+    lent_keys / LentKeys: 100_000, Count(1, 1 << 24), "keys",
+        "nothing is done, and a command of another node that wants more gets the error",
+        "BUSY too many keys are lent to other nodes";
+    /// Bytes of one key that is lent to a run of another node; half of `peer_frame_bytes` if that is less.
+    lent_key_bytes / LentKeyBytes: 4 * MIB, Bytes(1 << 10, 1 << 25), "bytes",
+        "nothing is done, and the command of the other node gets the error",
+        "ERR a key is too large to be lent to another node";
+    /// Time for which keys are lent to a run of another node, its wait for others included.
+    lent_ms / LentMs: 10_000, Millis(10, 3_600_000), "ms",
+        "the keys are free again as they were; if the run writes to them after all, its command gets the error",
+        "CLUSTERDOWN a node that has lent keys has not taken them back";
     /// Connections to the admin listener at one time.
     admin_connections / AdminConnections: 64, Count(1, 65_535), "connections",
         "a new connection gets status 503 and is closed",
@@ -325,7 +338,10 @@ mod tests {
         for bound in Bound::ALL {
             let error = bound.error();
             let prefix = error.split(' ').next().unwrap_or_default();
-            assert!(["", "ERR", "BUSY", "OOM", "TRYAGAIN"].contains(&prefix), "{error}");
+            assert!(
+                ["", "ERR", "BUSY", "OOM", "TRYAGAIN", "CLUSTERDOWN"].contains(&prefix),
+                "{error}"
+            );
             assert!(!error.contains(['\r', '\n']));
         }
     }

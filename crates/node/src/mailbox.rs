@@ -9,11 +9,11 @@
 //!
 //! A batch whose replies have become many sends those, and goes on when they have gone to the client.
 
-use crate::cluster::{OpenQueue, Whereabouts};
+use crate::cluster::{OpenQueue, TOO_LARGE, Whereabouts};
 use crate::limits::Bound;
 use crate::node::Place;
 use crate::order::Lost;
-use crate::remote::{Batch, Elsewhere, Job, Lane, More, Replies};
+use crate::remote::{Batch, CheckResult, Elsewhere, Job, Lane, More, Replies};
 use crate::stretch::Stretch;
 use crate::turn::{LARGE_OUT_BYTES, SLICE};
 use crate::work::{Ran, Work};
@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tollgate_commands::{COMMANDS_AHEAD, CheckQueue, CommandError, Env, Flow};
+use tollgate_commands::{COMMANDS_AHEAD, CheckQueue, CommandError, DirectCheck, Env, Flow};
 use tollgate_protocol::Proto;
 use tollgate_store::slot_of;
 
@@ -69,6 +69,20 @@ async fn take_ready(jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
         Poll::Pending => Poll::Ready(None),
     })
     .await
+}
+
+impl Worker {
+    /// Decides a check that does not come as a command.
+    ///
+    /// # Errors
+    /// As those of RL.CHECK; [`CommandError::TryAgain`] if its slot has gone meanwhile, or is about to.
+    fn check_direct(&self, now_us: u64, db: u8, check: &DirectCheck) -> CheckResult {
+        if self.node.place(slot_of(&check.key)) != Place::Of(self.index) {
+            return Err(CommandError::TryAgain);
+        }
+        let env = self.env(now_us, db, Proto::Resp2);
+        self.shard.borrow_mut().check_direct(&env, check)
+    }
 }
 
 /// A mailbox at work.
@@ -128,24 +142,16 @@ impl Mailbox {
                 let _ = reply_to.send(worker.decide_all_instead(standing, &batch));
             }
             Job::Check(db, check, reply_to) => {
-                if worker.node.place(slot_of(&check.key)) != Place::Of(worker.index) {
-                    // The slot has gone meanwhile.
-                    let _ = reply_to.send(Err(CommandError::TryAgain));
-                    return;
-                }
                 if worker.shard.borrow().is_blocked(&check.key) {
                     let worker = Rc::clone(worker);
                     tokio::task::spawn_local(async move {
                         worker.until_free(&check.key, None).await;
-                        let env = worker.env(worker.node.clock.now_us(), db, Proto::Resp2);
-                        let answer = worker.shard.borrow_mut().check_direct(&env, &check);
-                        let _ = reply_to.send(answer);
+                        let now_us = worker.node.clock.now_us();
+                        let _ = reply_to.send(worker.check_direct(now_us, db, &check));
                     });
                     return;
                 }
-                let env = worker.env(now_us(), db, Proto::Resp2);
-                let answer = worker.shard.borrow_mut().check_direct(&env, &check);
-                let _ = reply_to.send(answer);
+                let _ = reply_to.send(worker.check_direct(now_us(), db, &check));
             }
         }
     }
@@ -258,6 +264,8 @@ struct Running {
     sent: usize,
     /// Whether the replies are so many that they are sent before it goes on.
     is_large: bool,
+    /// Whether the replies are more than a peer can be sent: those that come now are left out, and what only reads is not done.
+    is_over: bool,
 }
 
 impl Running {
@@ -272,6 +280,7 @@ impl Running {
             },
             sent: 0,
             is_large: false,
+            is_over: false,
             posted,
             connection,
             taken: 0,
@@ -317,7 +326,7 @@ impl Running {
     /// Refuses what is not answered yet, and sends all replies; returns the queue.
     fn refuse_rest(mut self, worker: &Worker) -> CheckQueue {
         worker.counters().limit_hit(Bound::MailboxBatches);
-        self.queue.forget();
+        worker.shard.borrow_mut().forget_checks(&mut self.queue);
         while self.sent + self.queue.ends().len() < self.posted.batch.len() {
             self.replies.bytes.extend_from_slice(Lost::MailboxFull.reply());
             self.queue.note_end(self.replies.bytes.len());
@@ -328,6 +337,14 @@ impl Running {
     /// The connection of this node that it comes from.
     fn client(&self) -> Option<u64> {
         self.connection.and_then(Lane::client)
+    }
+
+    /// Bytes of replies beyond which the rest is left out: a peer takes no more than a frame.
+    fn reply_bytes_max(&self, worker: &Worker) -> usize {
+        match self.connection {
+            Some(Lane::Peer(..)) => worker.node.config.limits.peer_frame_bytes,
+            _ => usize::MAX,
+        }
     }
 
     /// Does what the batch stopped for: sends a part, brings a command to its end, or waits.
@@ -347,6 +364,10 @@ impl Running {
                 }
             }
             self.taken += 1;
+            self.is_over |= self.replies.bytes.len() > self.reply_bytes_max(worker);
+            if self.is_over && self.queue.is_empty() {
+                self.queue.shorten_last(&mut self.replies.bytes, TOO_LARGE);
+            }
             return;
         }
         if let Some(slot) = self.closing.take() {
@@ -379,6 +400,7 @@ impl Running {
         let now_us = worker.node.clock.at(slice_started);
         let slow_from = worker.node.slow_from();
         let client = self.client();
+        let reply_bytes_max = self.reply_bytes_max(worker);
         let mut since = Instant::now();
         let out = &mut self.replies.bytes;
         while let Some((spec, db, proto, request)) = self.posted.batch.get(self.taken) {
@@ -418,13 +440,30 @@ impl Running {
                     self.work = Some((Work::Elsewhere(worker.node.workers()), env));
                     return Flow::Yield;
                 }
+                Whereabouts::Several => {
+                    self.work = Some((Work::Apart, env));
+                    return Flow::Yield;
+                }
                 Whereabouts::Elsewhere(place) => {
                     self.work = Some((Work::Elsewhere(place), env));
                     return Flow::Yield;
                 }
             }
-            match worker.try_run(&env, &mut self.queue, spec, request, out) {
-                Ran::Done => self.taken += 1,
+            if self.is_over && spec.has_flag("readonly") {
+                // Nobody would read it.
+                out.extend_from_slice(TOO_LARGE);
+                self.queue.note_end(out.len());
+                self.taken += 1;
+                continue;
+            }
+            match worker.try_run_here(&env, &mut self.queue, spec, request, out) {
+                Ran::Done => {
+                    self.taken += 1;
+                    self.is_over |= out.len() > reply_bytes_max;
+                    if self.is_over && self.queue.is_empty() {
+                        self.queue.shorten_last(out, TOO_LARGE);
+                    }
+                }
                 Ran::FlushFirst => {
                     // The borrow must not live longer.
                     let flow = worker.shard.borrow_mut().flush(&env, &mut self.queue, out);

@@ -252,6 +252,11 @@ impl Node {
         }
     }
 
+    /// Whether a slot is at another node, or nowhere.
+    pub fn lacks_slot(&self, slot: u16) -> bool {
+        matches!(self.place(slot), Place::Of(place) if place >= self.workers())
+    }
+
     /// Sends commands to a worker's shard. Batches of one `connection` are run in the order in which they are sent.
     pub fn post_batch(
         &self,
@@ -375,10 +380,8 @@ impl Node {
     /// Begins to drain: no new connections, and every worker ends those it has.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
+        // Every worker waits for that: an order could be one too many.
         self.drain_begins.notify_waiters();
-        for worker in 0..self.workers() {
-            self.order(worker, Control::Drain);
-        }
     }
 
     /// Whether the node is on its way out.

@@ -38,6 +38,7 @@ pub fn publish(worker: &Worker) {
         carry.other_version,
         carry.too_many_limits,
         carry.out_of_memory,
+        carry.malformed,
     ]) {
         counter.set(count);
     }

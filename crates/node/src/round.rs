@@ -4,6 +4,7 @@
 //! and call the policies for itself. So the connections that are ready in one turn of the loop leave their checks here; a task
 //! that was woken by the first of them, and so runs after them, decides all at once and sends each its replies.
 
+use crate::cluster::OpenQueue;
 use crate::link::Link;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
@@ -27,8 +28,20 @@ pub struct Round {
     queue: RefCell<CheckQueue>,
     members: RefCell<Vec<Member>>,
     replies: RefCell<Vec<u8>>,
+    /// Rounds that wait for a key.
+    stuck: RefCell<Vec<Stuck>>,
     /// Wakes the task that decides.
     decider: RefCell<Option<Waker>>,
+}
+
+/// A round that waits for a key which somebody holds.
+#[derive(Debug)]
+struct Stuck {
+    queue: CheckQueue,
+    members: Vec<Member>,
+    replies: Vec<u8>,
+    /// Slots that close wait for it.
+    _open_queue: Option<OpenQueue>,
 }
 
 /// A turn of a round.
@@ -49,6 +62,7 @@ impl Default for Round {
             queue: RefCell::new(queue),
             members: RefCell::default(),
             replies: RefCell::default(),
+            stuck: RefCell::default(),
             decider: RefCell::default(),
         }
     }
@@ -117,12 +131,34 @@ impl Worker {
         // Each check carries its own database and protocol.
         let env = self.env(self.node.clock.at(stretch.started()), 0, Proto::Resp2);
         // They are few and of policies that cannot be slow, so there is no need to let others run in between.
-        while self.shard.borrow_mut().flush(&env, &mut queue, &mut replies) == Flow::Yield {}
+        let flow = loop {
+            match self.shard.borrow_mut().flush(&env, &mut queue, &mut replies) {
+                Flow::Yield => {}
+                flow => break flow,
+            }
+        };
+        stretch.end(self.counters());
+        if flow == Flow::Wait {
+            self.round.stuck.borrow_mut().push(Stuck {
+                queue: std::mem::take(&mut *queue),
+                members: std::mem::take(&mut *members),
+                replies: std::mem::take(&mut *replies),
+                _open_queue: self.links.as_ref().map(|links| links.queues.open()),
+            });
+            self.wake_decider();
+        } else {
+            self.answer_round(&mut members, &queue, &replies);
+            replies.clear();
+        }
+        queue.start(true);
+    }
+
+    /// Sends the replies of a round whose checks are all decided.
+    fn answer_round(&self, members: &mut Vec<Member>, queue: &CheckQueue, replies: &[u8]) {
         let counters = self.counters();
         counters.sent_bytes.add(replies.len() as u64);
         counters.rounds.add(1);
         counters.round_turns.add(members.len() as u64);
-        stretch.end(counters);
         let mut checks = 0;
         let mut start = 0;
         for member in members.iter() {
@@ -136,15 +172,21 @@ impl Worker {
         for member in members.drain(..) {
             counters.turn(member.checks as u64, sent.saturating_duration_since(member.started));
         }
-        replies.clear();
-        queue.start(true);
+    }
+
+    /// Brings a round to its end that waits for a key.
+    async fn finish_stuck(self: Rc<Self>, mut stuck: Stuck) {
+        let env = self.env(self.node.clock.now_us(), 0, Proto::Resp2);
+        self.flush(&env, &mut stuck.queue, &mut stuck.replies).await;
+        self.answer_round(&mut stuck.members, &stuck.queue, &stuck.replies);
     }
 
     /// Decides rounds, each after the turns that were ready with its first.
     pub async fn run_rounds(self: Rc<Self>) {
         loop {
             poll_fn(|cx| {
-                if self.round.members.borrow().is_empty() && self.joined.is_empty() {
+                let round = &self.round;
+                if round.members.borrow().is_empty() && round.stuck.borrow().is_empty() && self.joined.is_empty() {
                     *self.round.decider.borrow_mut() = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
@@ -153,6 +195,9 @@ impl Worker {
             .await;
             self.notice_pause(self.node.clock.now_us());
             self.decide_round();
+            for stuck in self.round.stuck.take() {
+                tokio::task::spawn_local(Rc::clone(&self).finish_stuck(stuck));
+            }
             if !self.joined.is_empty() {
                 tokio::task::yield_now().await;
             }

@@ -148,10 +148,11 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let signals = Signals::listen()?;
     let admin_address = admin.address;
     let admin = admin.start(&node, &readiness)?;
-    announce(&node, admin_address, peer_address)?;
     if let Some(cluster) = &node.cluster {
         cluster.serves();
+        wait_for_holders(cluster, &threads);
     }
+    announce(&node, admin_address, peer_address)?;
     readiness.ready();
     let served = wait_for_signal(signals, &node, &readiness, &threads);
     if let Some(cluster) = &node.cluster {
@@ -213,7 +214,7 @@ fn listen(key: &'static str, address: &ListenAddress, config: &Config) -> Result
 }
 
 pub(crate) fn channels(config: &Config, workers: usize) -> (Outboxes, Vec<Inbox>) {
-    /// Orders besides one for each connection: kills and the drain.
+    /// Orders besides one for each connection: kills, and connections of peers.
     const OTHER_ORDERS: usize = 64;
     let mut outboxes = Outboxes {
         mailboxes: Vec::new(),
@@ -468,6 +469,23 @@ fn wait_for_signal(
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 /// The exit code when a second signal cuts the drain short.
 const SECOND_SIGNAL_EXIT: i32 = 1;
+
+/// How long a node that joins others waits for them, before it says that it serves all the same. Who hears nobody for five seconds is a cluster
+/// of its own.
+const HOLDERS_WAIT: Duration = Duration::from_secs(6);
+
+/// Waits until the node knows who decides for each slot: before, it could give clients no more than a local share.
+fn wait_for_holders(cluster: &crate::cluster::Cluster, threads: &[JoinHandle<()>]) {
+    let deadline = Instant::now() + HOLDERS_WAIT;
+    while cluster.has_seeds
+        && !cluster.routes.are_known()
+        && Instant::now() < deadline
+        && cluster.status().failed.is_none()
+        && !threads.iter().any(JoinHandle::is_finished)
+    {
+        std::thread::sleep(DRAIN_POLL);
+    }
+}
 
 /// Waits for the workers that have drained; those that have not by their time end with the process.
 fn stop(node: &Node, threads: Vec<JoinHandle<()>>) -> Result<(), ServeError> {

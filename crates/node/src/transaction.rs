@@ -13,12 +13,12 @@ use crate::worker::Worker;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tollgate_commands::{
     CheckQueue, CommandError, ConnectionCall, Env, Face, Flow, KeyNeed, LibraryChange, Needs, NodeView, Published, Run,
-    ScriptCommand, ScriptStep, Session, ShownSource, Spec, Step, Transaction, UndoLog, Wait, Watching, WorkerCommand,
-    is_shown, write_shown,
+    ScriptCommand, ScriptStep, Session, Shard, ShownSource, Spec, Step, Transaction, UndoLog, Wait, WatchMark,
+    Watching, WorkerCommand, is_shown, write_shown,
 };
 use tollgate_protocol::{Proto, ReplyWriter, Request};
 use tollgate_store::{DATABASES, MAX_KEY_BYTES, Space, slot_of};
@@ -119,20 +119,45 @@ impl Worker {
                 self.counters().limit_hit(Bound::WatchedKeys);
                 return Err(CommandError::Refused("too many watched keys"));
             }
-            if self.node.cluster.is_some() {
-                self.until_open(slot_of(key)).await;
+            let patience = Duration::from_millis(self.node.config.limits.keys_wait_ms as u64);
+            let watched = tokio::time::timeout(patience, self.watch_key(env.db, key, &watching.mark)).await;
+            match watched {
+                Ok(watched) => watched?,
+                Err(_) => {
+                    self.counters().limit_hit(Bound::KeysWaitMs);
+                    return Err(CommandError::NoHolder);
+                }
             }
-            if matches!(self.node.place(slot_of(key)), Place::Of(place) if place >= self.node.workers()) {
-                return Err(CommandError::OtherNode);
-            }
-            let (done, is_done) = oneshot::channel();
-            let job = KeyJob::Watch(env.db, key.into(), Arc::clone(&watching.mark), done);
-            self.node.key_job(self.owner_of(key), job);
-            // A worker that is gone has nothing that could change.
-            let _ = is_done.await;
             watching.keys.push((env.db, key.into()));
         }
         Ok(())
+    }
+
+    /// Watches a key where it is.
+    async fn watch_key(&self, db: u8, key: &[u8], mark: &Arc<WatchMark>) -> Result<(), CommandError> {
+        if key.len() > MAX_KEY_BYTES {
+            // There never is such a key.
+            return Ok(());
+        }
+        let (slot, workers) = (slot_of(key), self.node.workers());
+        loop {
+            self.until_open(slot).await;
+            let is_noted = match self.node.place(slot) {
+                Place::Of(owner) if owner < workers => {
+                    let (done, is_done) = oneshot::channel();
+                    self.node
+                        .key_job(owner, KeyJob::Watch(db, key.into(), Arc::clone(mark), done));
+                    // A worker that is gone has nothing that could change.
+                    is_done.await.unwrap_or(true)
+                }
+                Place::Of(peer) if peer > workers => self.watch_abroad(peer, db, key, mark).await?,
+                Place::Of(_) | Place::Closing => false,
+            };
+            if is_noted {
+                return Ok(());
+            }
+            self.until_moved(slot).await;
+        }
     }
 
     async fn exec(self: &Rc<Self>, session: &mut Session, env: &Env, request: Request<'_>, out: &mut Vec<u8>) {
@@ -163,7 +188,7 @@ impl Worker {
             }
             let now_us = self.node.clock.now_us();
             if let Some(watching) = &watching
-                && self.has_changed(watching, now_us)
+                && (self.has_changed(&keys, watching, now_us) || self.has_changed_abroad(&watching.mark).await)
             {
                 return ReplyWriter::new(out, session.proto).null_array();
             }
@@ -175,6 +200,7 @@ impl Worker {
                 now_us,
                 shown: self.node.is_monitored().then(Vec::new),
                 answered: &mut answered,
+                wanted: &wanted,
             };
             session.published = exec.logs.is_some().then(Vec::new);
             session.library_changes = exec.logs.is_some().then(Vec::new);
@@ -191,13 +217,17 @@ impl Worker {
             let library_changes = session.library_changes.take().unwrap_or_default();
             let Err(needs) = needs else {
                 published.iter().for_each(|published| published.send(&*self.node));
-                logs.into_iter().for_each(|log| self.shard.borrow_mut().commit(log));
+                logs.into_iter().for_each(|log| keys.shard().borrow_mut().commit(log));
                 self.tell_libraries(libraries).await;
+                if let Err(error) = keys.finish().await {
+                    out.truncate(start);
+                    error.write(out, proto);
+                }
                 return;
             };
             logs.into_iter()
                 .rev()
-                .for_each(|log| self.shard.borrow_mut().roll_back(log));
+                .for_each(|log| keys.shard().borrow_mut().roll_back(log));
             library_changes
                 .into_iter()
                 .rev()
@@ -207,10 +237,12 @@ impl Worker {
             keys.give_back();
             self.counters().script_restarts.add(1);
             match needs {
-                Needs::Key(need) if round < ROUNDS_MAX => wanted.push(need),
-                Needs::Key(_) => return CommandError::TryAgain.write(out, env.proto),
-                Needs::Node(_) => {
-                    let refused = "KEYS, SCAN and the like are not possible for a script in a transaction on a node with several workers";
+                Stop::Needs(Needs::Key(need)) if round < ROUNDS_MAX => wanted.push(need),
+                Stop::Needs(Needs::Key(_)) => return CommandError::TryAgain.write(out, env.proto),
+                Stop::Failed(error) => return error.write(out, env.proto),
+                Stop::Needs(Needs::Node(_)) => {
+                    let refused = "KEYS, SCAN and the like are not possible for a script in a transaction on a node with several workers, or \
+                                   with keys of several nodes";
                     return CommandError::Refused(refused).write(out, env.proto);
                 }
             }
@@ -249,8 +281,8 @@ impl Worker {
     }
 
     /// Whether a watched key has changed, or has expired. All are here.
-    fn has_changed(&self, watching: &Watching, now_us: u64) -> bool {
-        let mut shard = self.shard.borrow_mut();
+    fn has_changed(&self, keys: &Keys, watching: &Watching, now_us: u64) -> bool {
+        let mut shard = keys.shard().borrow_mut();
         watching.mark.is_set()
             || watching.keys.iter().any(|(db, key)| {
                 let env = self.env(now_us, *db, tollgate_protocol::Proto::Resp2);
@@ -270,6 +302,16 @@ struct Exec<'a> {
     /// What monitors are to read, if there are monitors.
     shown: Option<Vec<u8>>,
     answered: &'a mut Answered,
+    /// Its keys.
+    wanted: &'a [KeyNeed],
+}
+
+/// Why EXEC does not go on.
+enum Stop {
+    /// A script needs more keys: all is taken back, and it starts again.
+    Needs(Needs),
+    /// It has lost its keys.
+    Failed(CommandError),
 }
 
 /// The replies to commands about the connection and the server, which are not taken back when a transaction starts again: they are not
@@ -280,7 +322,7 @@ struct Answered(HashMap<usize, (Vec<u8>, u8, Proto)>);
 
 impl Exec<'_> {
     /// Runs all commands and writes the reply, unless a script needs more keys.
-    async fn run(&mut self, transaction: &Transaction, session: &mut Session, out: &mut Vec<u8>) -> Result<(), Needs> {
+    async fn run(&mut self, transaction: &Transaction, session: &mut Session, out: &mut Vec<u8>) -> Result<(), Stop> {
         ReplyWriter::new(out, session.proto).array(transaction.commands.len());
         let slow_from = self.worker.node.slow_from();
         let mut since = Instant::now();
@@ -325,8 +367,16 @@ impl Exec<'_> {
                     }
                 }
                 Run::Keyspace(command) => {
+                    let gives_way = command.empties() && self.keys.are_abroad();
+                    if gives_way {
+                        self.give_way().await?;
+                    }
                     let has_node = self.keys.has_node();
                     keyspace::run(self.worker, &env, (command, session.face), request, out, has_node).await;
+                    if gives_way {
+                        let taken = self.keys.take(self.wanted.to_vec()).await;
+                        taken.map_err(Stop::Failed)?;
+                    }
                 }
                 Run::Script(command) => {
                     let (published, change) = self.script((command, spec.face), &env, request, out).await?;
@@ -363,6 +413,15 @@ impl Exec<'_> {
         Ok(())
     }
 
+    /// Gives its keys back for a flush, since no node empties itself while somebody has keys of it. What was done so far stands.
+    async fn give_way(&mut self) -> Result<(), Stop> {
+        if let Some(logs) = &mut self.logs {
+            let mut shard = self.keys.shard().borrow_mut();
+            logs.drain(..).for_each(|log| shard.commit(log));
+        }
+        self.keys.finish().await.map_err(Stop::Failed)
+    }
+
     /// Lets others run if this has had its slice: its keys are held. Answers when that was looked at.
     async fn take_turns(&mut self) -> Instant {
         let now = Instant::now();
@@ -376,32 +435,31 @@ impl Exec<'_> {
     async fn in_shard(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>, out: &mut Vec<u8>) {
         let mut queue = CheckQueue::default();
         queue.start(false);
-        let step = self.noted(|worker| worker.shard.borrow_mut().run(env, &mut queue, spec, request, out));
+        let step = self.noted(|shard| shard.run(env, &mut queue, spec, request, out));
         if let Step::More(mut rest) = step {
-            while !self.noted(|worker| {
-                let mut shard = worker.shard.borrow_mut();
-                shard.go_on(env, &mut queue, &mut *rest, request, out)
-            }) {
+            while !self.noted(|shard| shard.go_on(env, &mut queue, &mut *rest, request, out)) {
                 self.take_turns().await;
             }
         }
-        while self.noted(|worker| worker.shard.borrow_mut().flush(env, &mut queue, out)) != Flow::Done {
+        while self.noted(|shard| shard.flush(env, &mut queue, out)) != Flow::Done {
             self.take_turns().await;
         }
     }
 
     /// Does something as this run, with what it writes in the log if there is one.
-    fn noted<T>(&mut self, act: impl FnOnce(&Rc<Worker>) -> T) -> T {
-        let worker = self.worker;
-        if let Some(logs) = &mut self.logs {
-            let log: UndoLog = logs.pop().unwrap_or_default();
-            worker.shard.borrow_mut().swap_log(Some(log));
-        }
-        let result = worker.as_run(self.keys.run(), act);
-        if let Some(logs) = &mut self.logs {
-            logs.extend(worker.shard.borrow_mut().swap_log(None));
-        }
-        result
+    fn noted<T>(&mut self, act: impl FnOnce(&mut Shard) -> T) -> T {
+        let logs = &mut self.logs;
+        self.keys.act(|shard| {
+            if let Some(logs) = logs {
+                let log: UndoLog = logs.pop().unwrap_or_default();
+                shard.swap_log(Some(log));
+            }
+            let result = act(shard);
+            if let Some(logs) = logs {
+                logs.extend(shard.swap_log(None));
+            }
+            result
+        })
     }
 
     /// Bytes of what was noted so far to be taken back.
@@ -416,7 +474,7 @@ impl Exec<'_> {
         env: &Env,
         request: Request<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(Vec<Published>, Option<LibraryChange>), Needs> {
+    ) -> Result<(Vec<Published>, Option<LibraryChange>), Stop> {
         let before_bytes = self.log_bytes();
         let steps = &self.worker.steps;
         let mut pass = steps.pass(Length::Unknown).await;
@@ -440,7 +498,7 @@ impl Exec<'_> {
             match step {
                 ScriptStep::Done => break,
                 ScriptStep::Yield => tokio::task::yield_now().await,
-                ScriptStep::Needs(needs) => return Err(needs),
+                ScriptStep::Needs(needs) => return Err(Stop::Needs(needs)),
             }
             pass = steps.pass(Length::Unknown).await;
             stretch = Stretch::long();

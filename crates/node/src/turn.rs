@@ -255,46 +255,60 @@ impl<'a> Turn<'a> {
             Run::Check(_) | Run::Key(_) => {
                 // The table gives these commands a key, and resolve has checked that it is there.
                 let owner = match key {
-                    Some(key) if !self.single => self.place_of(&env, spec, slot_of(request.arg(key))).await,
+                    Some(key) if !self.single => {
+                        let slot = slot_of(request.arg(key));
+                        let owner = self.place_of(&env, spec, slot).await;
+                        match self.overtakes(spec, request) {
+                            true => {
+                                self.finish(session).await;
+                                self.place_of(&env, spec, slot).await
+                            }
+                            false => owner,
+                        }
+                    }
                     _ => self.worker.index,
                 };
                 if owner == self.worker.index {
-                    self.run_here(&env, spec, request).await
+                    env.now_us = self.now_us;
+                    self.run_here(&env, spec, request, true).await
                 } else {
                     self.send_later(owner, &env, spec, request).await;
                 }
             }
             Run::Keys(_) | Run::Script(_) => {
                 self.until_open(&env, spec, request).await;
+                if self.overtakes(spec, request) {
+                    self.finish(session).await;
+                }
                 match self.owner_of_keys(spec, request) {
                     Some(owner) if owner != self.worker.index => {
                         self.send_later(owner, &env, spec, request).await;
                     }
                     _ => {
                         self.finish_if_sent(session).await;
-                        self.run_here(&env, spec, request).await;
+                        env.now_us = self.now_us;
+                        self.run_here(&env, spec, request, false).await;
                     }
                 }
             }
-            Run::EachKey(_) => match self.owner_of_all(request) {
-                _ if request.len() > keyspace::KEYS_AT_ONCE => {
+            Run::EachKey(_) => {
+                if self.overtakes(spec, request) {
                     self.finish(session).await;
-                    self.broke();
-                    let since = Instant::now();
-                    keyspace::run_each_key(self.worker, &env, spec, request, &mut self.buffers.out).await;
-                    self.refresh_clock();
-                    self.note_if_slow(since, spec, request);
                 }
-                Some(owner) if owner == self.worker.index => self.run_here(&env, spec, request).await,
-                Some(owner) => self.send_later(owner, &env, spec, request).await,
-                None => {
-                    self.finish(session).await;
-                    let since = Instant::now();
-                    keyspace::run_each_key(self.worker, &env, spec, request, &mut self.buffers.out).await;
-                    self.read_clock();
-                    self.note_if_slow(since, spec, request);
+                match self.owner_of_all(request) {
+                    Some(owner) if request.len() <= keyspace::KEYS_AT_ONCE => match owner == self.worker.index {
+                        true => self.run_here(&env, spec, request, true).await,
+                        false => {
+                            self.send_later(owner, &env, spec, request).await;
+                            if owner >= self.worker.node.workers() && request.len() > 2 {
+                                // The peer may do it in parts: what comes in another batch must not overtake those.
+                                self.finish(session).await;
+                            }
+                        }
+                    },
+                    _ => self.run_each_key(session, &env, spec, request).await,
                 }
-            },
+            }
             Run::Connection(run) => {
                 if matches!(spec.group, "pubsub" | "scripting") {
                     // Others see what it does, so what came before must be done.
@@ -306,6 +320,7 @@ impl<'a> Turn<'a> {
                     true => Some(self.pass().await),
                     false => None,
                 };
+                env.now_us = self.now_us;
                 let Self {
                     worker,
                     buffers,
@@ -391,10 +406,33 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Runs a command that does the same to each of its keys, in the shards that have them.
+    async fn run_each_key(&mut self, session: &Session, env: &Env, spec: &'static Spec, request: Request<'_>) {
+        self.finish(session).await;
+        self.broke();
+        let since = Instant::now();
+        keyspace::run_each_key(self.worker, env, spec, request, &mut self.buffers.out).await;
+        self.refresh_clock();
+        self.note_if_slow(since, spec, request);
+    }
+
     /// Lets the connection end after a wait in which it was killed.
     fn end_if_killed(&self, session: &mut Session) {
         let link = self.worker.link_of(self.connection);
         session.close_after_reply |= link.is_some_and(|link| link.is_killed());
+    }
+
+    /// Whether one of the slots of a command has gone elsewhere since this segment has sent commands for it, so that it could be done before
+    /// those. Checks are done in any order.
+    fn overtakes(&self, spec: &Spec, request: Request<'_>) -> bool {
+        let sent = &self.buffers.sent_slots;
+        !sent.is_empty()
+            && !matches!(spec.run, Run::Check(_))
+            && spec.key_positions(request).any(|position| {
+                let slot = slot_of(request.arg(position));
+                sent.get(&slot)
+                    .is_some_and(|&place| self.worker.node.place(slot) != Place::Of(place))
+            })
     }
 
     /// The worker whose shard has every key of a request for that command; none if there are several, or no key.
@@ -462,19 +500,27 @@ impl<'a> Turn<'a> {
         }
     }
 
-    async fn run_here(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>) {
+    /// Runs a command of this worker's shard. `is_seen`: nothing was awaited since its keys were seen to be there.
+    async fn run_here(&mut self, env: &Env, spec: &'static Spec, request: Request<'_>, mut is_seen: bool) {
         let mut since = self.read_at;
+        let mut env = *env;
         loop {
             let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
             let out = if self.direct { out } else { local };
-            match self.worker.try_run(env, queue, spec, request, out) {
+            let ran = match is_seen {
+                true => self.worker.try_run_here(&env, queue, spec, request, out),
+                false => self.worker.try_run(&env, queue, spec, request, out),
+            };
+            match ran {
                 Ran::Done => break,
                 Ran::FlushFirst => {
-                    self.flush(env).await;
+                    self.flush(&env).await;
+                    env.now_us = self.now_us;
+                    is_seen = false;
                     since = self.read_at;
                 }
                 Ran::Later(work) => {
-                    self.finish_work(work, env, spec, request).await;
+                    self.finish_work(work, &env, spec, request).await;
                     break;
                 }
             }
@@ -504,12 +550,15 @@ impl<'a> Turn<'a> {
 
     /// Waits until what may be long may begin.
     async fn pass(&mut self) -> Pass {
-        if !self.worker.steps.is_open() {
+        let waits = !self.worker.steps.is_open();
+        if waits {
             self.broke();
         }
         let pass = self.worker.steps.pass(Length::Unknown).await;
-        self.read_clock();
-        self.goes_on();
+        match waits {
+            true => self.refresh_clock(),
+            false => self.read_clock(),
+        }
         pass
     }
 
@@ -545,8 +594,9 @@ impl<'a> Turn<'a> {
         let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
         let out = if self.direct { out } else { local };
         if self.worker.flush(env, queue, out).await {
-            // What others did meanwhile is not its own.
+            // What others did meanwhile is not its own. It may have waited for long.
             self.buffers.stretch = None;
+            self.refresh_clock();
         }
         self.take_turns().await;
     }

@@ -147,6 +147,10 @@ impl NodeView for Node {
         self.shard_slots()
     }
 
+    fn has_slot(&self, slot: u16) -> bool {
+        !self.lacks_slot(slot)
+    }
+
     fn keyspace_limits(&self) -> KeyspaceLimits {
         KeyspaceLimits {
             keys_max: self.config.limits.keys_reply,

@@ -4,12 +4,14 @@
 //! [`Worker::finish`] brings to its end while others go on.
 
 use crate::cluster::Whereabouts;
+use crate::keyspace;
 use crate::limits::Bound;
 use crate::loans::Keys;
 use crate::node::Place;
 use crate::steps::Length;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tollgate_commands::{
@@ -55,6 +57,8 @@ pub enum Work {
     Elsewhere(usize),
     /// It has not begun: this node does not know its script, which others may know.
     UnknownScript,
+    /// It has not begun: it does the same to each of its keys, which are in several places.
+    Apart,
     /// It has begun, on keys that it holds.
     Rest(Box<dyn Rest>, Keys),
     /// A script.
@@ -68,13 +72,14 @@ impl Work {
             Whereabouts::Here => Self::Ready,
             Whereabouts::Closing(slot) => Self::Closing(slot),
             Whereabouts::Elsewhere(place) => Self::Elsewhere(place),
+            Whereabouts::Several => Self::Apart,
         }
     }
 
     /// Whether it waits for others: for a key that somebody else has, for a slot, for another node. Nothing of it is done then.
     pub fn waits(&self) -> bool {
         match self {
-            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) | Self::UnknownScript => true,
+            Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) | Self::UnknownScript | Self::Apart => true,
             Self::Script(script) => script.needs.is_some(),
             Self::Ready | Self::Turn | Self::Borrow | Self::Rest(..) => false,
         }
@@ -112,9 +117,24 @@ impl ScriptWork {
 }
 
 impl Worker {
-    /// Runs a command whose keys are in this worker's shard, as far as that goes at once, or queues it. The reply, and its end in the
-    /// queue, are written when it is done.
+    /// Runs a command whose keys were in this worker's shard when they were last looked for, as far as that goes at once, or queues it.
+    /// Looks again: its slots may have moved meanwhile. The reply, and its end in the queue, are written when it is done.
     pub fn try_run(
+        self: &Rc<Self>,
+        env: &Env,
+        queue: &mut CheckQueue,
+        spec: &'static Spec,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Ran {
+        match self.whereabouts(spec, request) {
+            Whereabouts::Here => self.try_run_here(env, queue, spec, request, out),
+            elsewhere => Ran::Later(Work::of(elsewhere)),
+        }
+    }
+
+    /// As [`Worker::try_run`], for a command that has just been seen to be for this shard: nothing was awaited since.
+    pub fn try_run_here(
         self: &Rc<Self>,
         env: &Env,
         queue: &mut CheckQueue,
@@ -132,7 +152,12 @@ impl Worker {
                 }
                 return ran;
             }
-            Run::Keys(_) if !self.has_all(spec, request) => return Ran::Later(Work::Borrow),
+            Run::Keys(_) | Run::EachKey(_) if !self.has_all(spec, request) => {
+                return match queue.is_empty() {
+                    true => Ran::Later(Work::Borrow),
+                    false => Ran::FlushFirst,
+                };
+            }
             _ => {}
         }
         // The borrow of the shard ends with this statement.
@@ -216,6 +241,8 @@ impl Worker {
         out: &mut Vec<u8>,
     ) {
         let mut env = *env;
+        // Where its reply begins, if it has keys of other nodes.
+        let mut start = out.len();
         loop {
             match work {
                 Work::Ready | Work::Held(_) | Work::Turn => {
@@ -226,14 +253,9 @@ impl Worker {
                         Work::Turn => Some(self.steps.pass(Length::Unknown).await),
                         _ => None,
                     };
-                    let whereabouts = self.whereabouts(spec, request);
-                    if whereabouts != Whereabouts::Here {
-                        work = Work::of(whereabouts);
-                        continue;
-                    }
                     env.now_us = self.node.clock.now_us();
                     let ran = match (pass, spec.run) {
-                        (Some(_), Run::Script(command)) => {
+                        (Some(_), Run::Script(command)) if self.whereabouts(spec, request) == Whereabouts::Here => {
                             let ran = self.begin_script(&env, (command, spec.face), request, out, Length::Unknown);
                             if let Ran::Done = ran {
                                 queue.note_end(out.len());
@@ -265,6 +287,11 @@ impl Worker {
                     queue.note_end(out.len());
                     return;
                 }
+                Work::Apart => {
+                    keyspace::run_each_key(self, &env, spec, request, out).await;
+                    queue.note_end(out.len());
+                    return;
+                }
                 Work::Borrow => {
                     let run = self.next_run();
                     let mut keys = Keys::new(self, run);
@@ -280,23 +307,24 @@ impl Worker {
                         return;
                     }
                     env.now_us = self.node.clock.now_us();
-                    match self.as_run(run, |worker| {
-                        worker.shard.borrow_mut().run(&env, queue, spec, request, out)
-                    }) {
+                    start = out.len();
+                    match keys.act(|shard| shard.run(&env, queue, spec, request, out)) {
                         Step::More(rest) => work = Work::Rest(rest, keys),
                         // Every key is this run's.
-                        Step::Done | Step::FlushFirst | Step::Wait => return,
+                        Step::Done | Step::FlushFirst | Step::Wait => {
+                            return finish_keys(&mut keys, &env, queue, start, out).await;
+                        }
                     }
                 }
-                Work::Rest(rest, keys) => {
+                Work::Rest(rest, mut keys) => {
                     // A reply that is too large ends the connection; what only reads need not go on then.
                     let out_max = match spec.has_flag("readonly") {
                         true => self.node.config.limits.output_bytes,
                         false => usize::MAX,
                     };
-                    return self
-                        .finish_rest(rest, &keys, &env, queue, request, (out, out_max))
+                    self.finish_rest(rest, &keys, &env, queue, request, (out, out_max))
                         .await;
+                    return finish_keys(&mut keys, &env, queue, start, out).await;
                 }
                 Work::Script(script) => {
                     self.finish_script(*script, &env, spec, request, out).await;
@@ -320,8 +348,7 @@ impl Worker {
         loop {
             tokio::task::yield_now().await;
             let stretch = Stretch::long();
-            let done = self.as_run(keys.run(), |worker| {
-                let mut shard = worker.shard.borrow_mut();
+            let done = keys.act(|shard| {
                 loop {
                     if shard.go_on(env, queue, &mut *rest, request, out) {
                         return true;
@@ -340,14 +367,6 @@ impl Worker {
                 return;
             }
         }
-    }
-
-    /// Does something as a run: its keys are not blocked for it.
-    pub fn as_run<T>(self: &Rc<Self>, run: RunId, act: impl FnOnce(&Rc<Self>) -> T) -> T {
-        self.shard.borrow_mut().set_running(Some(run));
-        let result = act(self);
-        self.shard.borrow_mut().set_running(None);
-        result
     }
 
     fn new_script(
@@ -392,11 +411,13 @@ impl Worker {
         out: &mut Vec<u8>,
     ) -> ScriptStep {
         let step = {
-            let (host, mut shard) = (self.scripts.borrow(), self.shard.borrow_mut());
+            let (host, mut shard) = (self.scripts.borrow(), keys.shard().borrow_mut());
             run.slice(&host, &mut shard, &*self.node, request, out, SCRIPT_SLICE)
         };
         match &step {
             ScriptStep::Done => self.note_script(run),
+            // Guests are its own already.
+            ScriptStep::Yield if keys.are_abroad() => {}
             ScriptStep::Yield => {
                 let own = run.touched().filter(|key| self.owner_of(key) == self.index);
                 own.for_each(|key| keys.hold(key));
@@ -414,6 +435,7 @@ impl Worker {
         request: Request<'_>,
         out: &mut Vec<u8>,
     ) {
+        let start = out.len();
         loop {
             if let Some(needs) = script.needs.take() {
                 if let Err(error) = self.provide(&mut script, needs, (env, spec, request)).await {
@@ -436,6 +458,10 @@ impl Worker {
             if done {
                 break;
             }
+        }
+        if let Err(error) = script.keys.finish().await {
+            out.truncate(start);
+            error.write(out, env.proto);
         }
     }
 
@@ -474,9 +500,17 @@ impl Worker {
             let space = Space::Db(env.db);
             script.wanted.extend(keys.map(|key| KeyNeed { space, key }));
         }
+        let is_abroad = matches!(&needs, Needs::Key(need) if self.node.lacks_slot(slot_of(&need.key)));
+        if is_abroad {
+            // With one key of another node all become guests, those of this shard, too.
+            let space = Space::Db(env.db);
+            let touched = script.run.touched().map(Box::from);
+            script.wanted.extend(touched.map(|key| KeyNeed { space, key }));
+        }
         let node_of = match &needs {
             Needs::Node(db) => Some(*db),
-            Needs::Key(need) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 => match need.space {
+            Needs::Key(need) if script.rounds > ROUNDS_MAX && self.node.workers() > 1 && !is_abroad => match need.space
+            {
                 Space::Db(db) => Some(db),
                 Space::Rule(_) | Space::StandIn(_) => Some(env.db),
             },
@@ -510,15 +544,19 @@ impl Worker {
         script.keys.take(script.wanted.clone()).await
     }
 
-    /// The names of all keys of a database in the other shards, which are frozen.
+    /// The names of all keys of a database in the other shards of this node, which are frozen.
     async fn names(self: &Rc<Self>, db: u8) -> Result<Names, CommandError> {
         let mut shards: Vec<Vec<Name>> = vec![Vec::new(); self.node.workers()];
+        let mut clocks = HashMap::new();
         let mut count = 0;
-        for (shard, names) in shards.iter_mut().enumerate().filter(|(shard, _)| *shard != self.index) {
+        // A run with keys of other nodes is in a shard of its own: to it this worker's is another one.
+        let may_be_abroad = self.node.cluster.is_some();
+        let others = shards.iter_mut().enumerate();
+        for (shard, names) in others.filter(|(shard, _)| *shard != self.index || may_be_abroad) {
             let mut cursor = Some(ScanCursor::START);
             while let Some(at) = cursor {
                 let op = KeyspaceOp::Names { db, cursor: at };
-                let Ok(KeyspaceAnswer::Names(more, next)) = self.node.ask_keyspace(shard, op).await else {
+                let Ok(KeyspaceAnswer::Names(more, next, offsets)) = self.node.ask_keyspace(shard, op).await else {
                     return Err(CommandError::TryAgain);
                 };
                 count += more.len();
@@ -527,10 +565,11 @@ impl Worker {
                     return Err(CommandError::TooManyKeys);
                 }
                 names.extend(more);
+                clocks.extend(offsets);
                 cursor = next;
             }
         }
-        Ok(Names::new(db, shards))
+        Ok(Names::new(db, shards, clocks))
     }
 
     /// Decides what is queued, letting others run when the policies have used up their time, and waiting for keys that are held. Answers
@@ -555,5 +594,14 @@ impl Worker {
             }
             waited = true;
         }
+    }
+}
+
+/// Gives keys back. If another node does not take them, the reply, which begins there and is the last that was noted, says so instead.
+async fn finish_keys(keys: &mut Keys, env: &Env, queue: &mut CheckQueue, start: usize, out: &mut Vec<u8>) {
+    if let Err(error) = keys.finish().await {
+        out.truncate(start);
+        error.write(out, env.proto);
+        queue.amend_end(out.len());
     }
 }

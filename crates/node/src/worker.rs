@@ -36,8 +36,6 @@ pub enum Control {
     ServePeer(Accepted),
     /// Do what an operator asks.
     Operate(Operation),
-    /// Finish what has been read, answer it, then end.
-    Drain,
 }
 
 /// A connection as its worker keeps track of it.
@@ -87,13 +85,20 @@ impl Worker {
     /// # Errors
     /// [`StartError`].
     pub(crate) fn new(node: Arc<Node>, index: usize, config: ShardConfig) -> Result<Self, StartError> {
+        let guests = node.cluster.as_ref().map(|_| ShardConfig {
+            slots: 0..0,
+            // What is lent comes back, whatever there is room for.
+            max_memory_bytes: 0,
+            ..config.clone()
+        });
+        let guests = guests.map(Shard::new).transpose()?;
         let mut shard = Shard::new(config)?;
         let limits = &node.config.limits;
         shard.set_carry_bounds(limits.changes_bytes, limits.journal_buckets);
         let scripts = ScriptHost::new(script_limits(&node.config))?;
-        let links = node.cluster.as_ref().map(|cluster| {
+        let links = node.cluster.as_ref().zip(guests).map(|(cluster, guests)| {
             let slots = crate::node::slots_of(index, node.workers());
-            Links::new(cluster, index, slots, limits)
+            Links::new(cluster, index, slots, limits, guests)
         });
         Ok(Self {
             index,
@@ -273,6 +278,10 @@ impl Worker {
         while more && started.elapsed() < budget {
             more = shard.tidy(now_us, TIDY_ENTRIES);
         }
+        if let Some(links) = &self.links {
+            // What runs have left; there is seldom anything.
+            links.guests.borrow_mut().tidy(now_us, TIDY_ENTRIES);
+        }
         stretch.end(self.counters());
         more
     }
@@ -291,49 +300,56 @@ impl Worker {
         mut control: mpsc::Receiver<Control>,
         incoming: Option<Rc<Incoming<FromPeers>>>,
     ) {
-        while let Some(order) = control.recv().await {
+        loop {
+            let order = tokio::select! {
+                biased;
+                order = control.recv() => order,
+                () = self.node.until_draining() => return self.drain().await,
+            };
             match order {
-                Control::Serve(stream, face) => {
+                None => return,
+                Some(Control::Serve(stream, face)) => {
                     if let Err(error) = self.serve(stream, face) {
                         self.node.unplace_connection(self.index);
                         tracing::debug!(event = "connection_lost", %error);
                     }
                 }
-                Control::ServePeer(accepted) => {
+                Some(Control::ServePeer(accepted)) => {
                     if let Some(incoming) = &incoming
                         && let Err(error) = incoming.serve(accepted)
                     {
                         tracing::debug!(event = "peer_lost", %error);
                     }
                 }
-                Control::Kill(id) => {
+                Some(Control::Kill(id)) => {
                     if let Some(tracked) = self.tracked.borrow().get(&id) {
                         Self::end(tracked, true);
                     }
                 }
-                Control::Operate(operation) => self.operate(operation),
-                Control::Drain => {
-                    self.tracked
-                        .borrow()
-                        .values()
-                        .for_each(|tracked| Self::end(tracked, false));
-                    while !self.tracked.borrow().is_empty() {
-                        tokio::time::sleep(DRAIN_POLL).await;
-                    }
-                    // Of connections that were ended otherwise.
-                    self.decide_checks();
-                    while !self.joined.is_empty() || self.joined.has_late() {
-                        self.run_joined();
-                        tokio::time::sleep(DRAIN_POLL).await;
-                    }
-                    // The other workers' connections may still wait for this shard.
-                    self.node.worker_drained();
-                    while !self.node.all_drained() {
-                        tokio::time::sleep(DRAIN_POLL).await;
-                    }
-                    return;
-                }
+                Some(Control::Operate(operation)) => self.operate(operation),
             }
+        }
+    }
+
+    /// Ends all connections, each after what it has read is answered, and waits until the other workers have done so.
+    async fn drain(self: &Rc<Self>) {
+        self.tracked
+            .borrow()
+            .values()
+            .for_each(|tracked| Self::end(tracked, false));
+        while !self.tracked.borrow().is_empty() {
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+        // Of connections that were ended otherwise.
+        self.decide_checks();
+        while !self.joined.is_empty() || self.joined.has_late() {
+            self.run_joined();
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+        // The other workers' connections may still wait for this shard.
+        self.node.worker_drained();
+        while !self.node.all_drained() {
+            tokio::time::sleep(DRAIN_POLL).await;
         }
     }
 }

@@ -687,6 +687,13 @@ impl Store {
         self.has_slot(slot).then(|| &self.metas[self.local(slot)])
     }
 
+    /// Slots of this store whose clocks are not the node's, and how far each is ahead of it, in microseconds.
+    pub fn clock_offsets(&self) -> Vec<(u16, i64)> {
+        let slots = self.slots();
+        let offsets = slots.filter_map(|slot| Some((slot, self.slot(slot)?.clock_offset_us)));
+        offsets.filter(|(_, offset_us)| *offset_us != 0).collect()
+    }
+
     /// As [`Store::slot`], to change it.
     pub fn slot_mut(&mut self, slot: u16) -> Option<&mut SlotMeta> {
         let local = self.has_slot(slot).then(|| self.local(slot))?;

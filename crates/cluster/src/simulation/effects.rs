@@ -36,13 +36,21 @@ impl World {
                     timer: false,
                 },
             ),
-            Effect::Freeze { slot } => {
+            Effect::Freeze { slot, number } => {
                 let takes_us = if self.random.one_in(4) {
                     self.random.between(0, 2_000)
                 } else {
                     0
                 };
-                self.at(self.now_us + takes_us, Event::Frozen { node, life, slot });
+                self.at(
+                    self.now_us + takes_us,
+                    Event::Frozen {
+                        node,
+                        life,
+                        slot,
+                        number,
+                    },
+                );
             }
             Effect::Event(said) => self.said(node, &said),
         }

@@ -74,6 +74,7 @@ pub(super) enum Event {
         node: u8,
         life: u64,
         slot: u16,
+        number: u64,
     },
     Fault(Fault),
     Heal {
@@ -281,7 +282,9 @@ impl World {
                     self.unpark(node, slot);
                 }
             }
-            Event::Frozen { node, slot, .. } => self.with(node, |machine, step| machine.frozen(slot, step)),
+            Event::Frozen { node, slot, number, .. } => {
+                self.with(node, |machine, step| machine.frozen(slot, number, step));
+            }
             Event::Down { node, peer, .. } => self.with(node, |machine, step| machine.link_down(&peer, 0, step)),
             Event::Fault(fault) => self.fault(fault),
             Event::Heal { from, to } => {

@@ -67,6 +67,7 @@ impl Machine {
         {
             *replica = Replica {
                 heard_us: replica.heard_us,
+                whole: replica.whole,
                 ..Replica::default()
             };
         }
@@ -102,6 +103,8 @@ impl Machine {
             Role::Replica(Replica {
                 handed,
                 in_step: planned,
+                // It has held the slot.
+                whole: true,
                 heard_us: step.now_us,
                 ..Replica::default()
             })

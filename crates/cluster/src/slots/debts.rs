@@ -291,13 +291,10 @@ impl Machine {
         self.send(from, Message::Debited { slot, number }, step);
     }
 
-    pub(super) fn on_debited(&mut self, slot: u16, number: u64) {
-        if self
-            .debts
-            .under_way
-            .get(&slot)
-            .is_some_and(|batch| batch.number == number)
-        {
+    pub(super) fn on_debited(&mut self, from: (PeerIx, u16), slot: u16, number: u64) {
+        // Of nobody else: it has not got them.
+        let is_that = |batch: &UnderWay| batch.number == number && batch.to == Some(from.0);
+        if self.debts.under_way.get(&slot).is_some_and(is_that) {
             self.debts.under_way.remove(&slot);
         }
     }

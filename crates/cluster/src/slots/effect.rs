@@ -36,10 +36,13 @@ pub enum Effect {
         /// The holder; `None` if nobody is known to hold it.
         holder: Option<Arc<str>>,
     },
-    /// Queue new commands of the slot, wait until none is under way there, and say [`Machine::frozen`](super::Machine::frozen).
+    /// Queue new commands of the slot, wait until none is under way there, and say [`Machine::frozen`](super::Machine::frozen), unless the
+    /// slot is let go of before: then [`Machine::is_freezing`](super::Machine::is_freezing) says no.
     Freeze {
         /// Which slot.
         slot: u16,
+        /// Which of the machine's attempts to freeze a slot it is.
+        number: u64,
     },
     /// Let go of the commands that were queued, by the route that the slot has now.
     Release {

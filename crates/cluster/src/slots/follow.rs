@@ -87,17 +87,20 @@ impl Machine {
             replica.handed = None;
             replica.copying = matches!(batch.part, Part::Copy { .. });
             replica.in_step = !replica.copying || early;
+            replica.whole |= replica.in_step;
             if replica.copying {
                 step.store.begin_copy(slot);
             }
         }
-        replica.next = batch.number + 1;
         replica.heard_us = step.now_us;
         let forgotten = self.has(Defect::AcknowledgedBeforeApplied) && batch.number % 4 == 3;
         if !forgotten && step.store.apply(slot, &batch.entries).is_err() {
-            let peer = self.peers.name(from.0);
-            step.effects.push(Effect::Event(Event::Nonsense { peer }));
+            return self.refuse_batch(from, batch, step);
         }
+        let Role::Replica(replica) = &mut self.slot_mut(slot).role else {
+            return;
+        };
+        replica.next = batch.number + 1;
         if !batch.entries.is_empty() || matches!(batch.part, Part::Copy { .. }) {
             self.debts.journal.overwritten(slot);
         }
@@ -109,7 +112,7 @@ impl Machine {
             state.taken.clone_from(&batch.taken);
         }
         if let (Role::Replica(replica), Part::Copy { last: true }) = (&mut state.role, batch.part) {
-            (replica.copying, replica.in_step) = (false, true);
+            (replica.copying, replica.in_step, replica.whole) = (false, true, true);
             step.store.end_copy(slot);
         }
         self.send(
@@ -121,6 +124,18 @@ impl Machine {
             },
             step,
         );
+    }
+
+    /// A batch makes no sense: what is in it is not here, so the stream must begin again.
+    fn refuse_batch(&mut self, from: (PeerIx, u16), batch: &Batch, step: &mut Step<'_>) {
+        let slot = batch.slot;
+        if let Role::Replica(replica) = &mut self.slot_mut(slot).role {
+            (replica.in_step, replica.next) = (false, batch.number);
+        }
+        let peer = self.peers.name(from.0);
+        step.effects.push(Effect::Event(Event::Nonsense { peer }));
+        let stream = batch.stream;
+        self.send(from, Message::Behind { slot, stream }, step);
     }
 
     /// Whether this node has all that the holder has sent by a stream of so many batches.

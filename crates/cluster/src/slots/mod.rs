@@ -70,6 +70,8 @@ pub struct Machine {
     debts: debts::Debts,
     /// How many slots are frozen or offered.
     moving: usize,
+    /// How often a slot was to be frozen.
+    freezes: u64,
     /// Whether something waited since that was last asked: for other copies, for other moves.
     waited: (bool, bool),
     /// A list that is emptied after use.
@@ -98,6 +100,7 @@ impl Machine {
             pause: pause::Pause::default(),
             debts: debts::Debts::new(settings.journal_buckets_max),
             moving: 0,
+            freezes: 0,
             waited: (false, false),
             changed: Vec::new(),
             due: SlotSet::default(),
@@ -184,7 +187,7 @@ impl Machine {
             Message::Confirm { number } => self.on_confirm(from, number, step),
             Message::Confirmed { number, member } => self.on_confirmed(number, member, step),
             Message::Debits { slot, number, debits } => self.on_debits(from, slot, number, &debits, step),
-            Message::Debited { slot, number } => self.on_debited(slot, number),
+            Message::Debited { slot, number } => self.on_debited(from, slot, number),
         }
     }
 
@@ -228,10 +231,10 @@ impl Machine {
         }
     }
 
-    /// Whether this node has a replica of a slot by which it can stand in for the holder.
+    /// Whether this node has a replica of a slot by which it can stand in for the holder: one that has been whole, be it old.
     pub fn can_stand_in(&self, slot: u16) -> bool {
         self.find(slot)
-            .is_some_and(|state| matches!(state.role, Role::Replica(_)))
+            .is_some_and(|state| matches!(&state.role, Role::Replica(replica) if replica.whole))
     }
 
     /// The epoch of a slot's holder, as far as is known.

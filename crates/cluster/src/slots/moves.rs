@@ -56,9 +56,12 @@ impl Machine {
             return;
         }
         self.moving += 1;
+        self.freezes += 1;
         self.busy.insert(slot);
+        let number = self.freezes;
         let moving = Move {
             to,
+            number,
             stage: MoveStage::Freezing,
             frozen_us: step.now_us,
             released: false,
@@ -66,16 +69,23 @@ impl Machine {
         if let Some(held) = self.slot_mut(slot).held_mut() {
             held.moving = Some(moving);
         }
-        step.effects.push(Effect::Freeze { slot });
+        step.effects.push(Effect::Freeze { slot, number });
     }
 
-    /// No command is under way in a slot that was to be frozen, and none will start before it is released.
-    pub fn frozen(&mut self, slot: u16, step: &mut Step<'_>) {
+    /// Whether the slot is still to be frozen that [`Effect::Freeze`] named with that number.
+    pub fn is_freezing(&self, slot: u16, number: u64) -> bool {
+        let moving = self.find(slot).and_then(|state| state.held()?.moving);
+        moving.is_some_and(|moving| moving.stage == MoveStage::Freezing && moving.number == number)
+    }
+
+    /// No command is under way in a slot that was to be frozen, and none will start before it is released. Says nothing if the slot has
+    /// been let go of since: `number` is that of the effect.
+    pub fn frozen(&mut self, slot: u16, number: u64, step: &mut Step<'_>) {
         self.notice_pause(step);
         let Some(moving) = self.find(slot).and_then(|state| state.held()?.moving) else {
             return;
         };
-        if moving.stage != MoveStage::Freezing {
+        if !self.is_freezing(slot, number) {
             return;
         }
         if self.is_gone(moving.to) {

@@ -48,6 +48,8 @@ pub(super) struct Replica {
     pub copying: bool,
     /// Whether it has had all that the holder has sent.
     pub in_step: bool,
+    /// Whether it has ever had all entries: until a first copy has ended, it lacks some.
+    pub whole: bool,
     /// This node has itself handed the slot to the holder with this epoch, and has kept it as it was then.
     pub handed: Option<Epoch>,
     /// When it last heard from the holder.
@@ -121,6 +123,8 @@ pub(super) struct Sent {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Move {
     pub to: PeerIx,
+    /// Which of the machine's attempts to freeze a slot it is.
+    pub number: u64,
     pub stage: MoveStage,
     /// Since when commands wait.
     pub frozen_us: u64,

@@ -74,6 +74,22 @@ kinds! {
     24 Libraries "libraries";
     /// What is newer of them: [`LibrariesAnswer`](super::LibrariesAnswer).
     25 LibrariesAnswer "libraries_answer";
+    /// Keys for a run: [`Lend`](super::Lend).
+    48 Lend "lend";
+    /// What came of that: [`Lent`](super::Lent).
+    49 Lent "lent";
+    /// They come back: [`GiveBack`](super::GiveBack).
+    50 GiveBack "give_back";
+    /// Whether they were taken: [`GivenBack`](super::GivenBack).
+    51 GivenBack "given_back";
+    /// Whether keys change: [`Watch`](super::Watch).
+    52 Watch "watch";
+    /// When keys may have something: [`Await`](super::Await).
+    53 Await "await";
+    /// The answer to those: [`Noted`](super::Noted).
+    54 Noted "noted";
+    /// Now one may: [`Called`](super::Called).
+    55 Called "called";
     /// How are you: [`AskStatus`](super::AskStatus).
     40 AskStatus "ask_status";
     /// So: [`NodeStatus`](super::NodeStatus).

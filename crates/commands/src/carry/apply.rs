@@ -36,6 +36,8 @@ enum Unknown {
     Policy,
     Rule,
     TooManyLimits,
+    /// No such limit can be.
+    Malformed,
 }
 
 impl CarryStats {
@@ -44,15 +46,17 @@ impl CarryStats {
             Unknown::Policy => &mut self.unknown_policy,
             Unknown::Rule => &mut self.unknown_rule,
             Unknown::TooManyLimits => &mut self.too_many_limits,
+            Unknown::Malformed => &mut self.malformed,
         } += 1;
     }
 }
 
 impl Shard {
-    /// Takes what [`Shard::copy_slot`] or [`Shard::slot_changes`] of another node have written of a slot.
+    /// Takes what [`Shard::copy_slot`] or [`Shard::slot_changes`] of another node have written of a slot. A record that makes no sense is
+    /// skipped and counted.
     ///
     /// # Errors
-    /// [`Malformed`]. What came before the malformed part stays.
+    /// [`Malformed`]: it cannot be told where records begin. What came before that stays.
     pub fn apply_to_slot(&mut self, slot: u16, bytes: &[u8]) -> Result<(), Malformed> {
         let mut kinds = SmallVec::new();
         let mut retained = SmallVec::new();
@@ -73,18 +77,20 @@ impl Shard {
             if !in_section && !matches!(record, Record::Section) {
                 return Err(Malformed);
             }
-            match record {
+            let taken = match record {
                 Record::Section => {
                     in_section = true;
                     kinds.clear();
+                    Ok(())
                 }
                 Record::Kind(space, parameters) => {
-                    let kind = self.kind(space, &parameters)?;
+                    let kind = self.kind(space, &parameters);
                     if let Ok(kind) = &kind {
                         self.policies.retain(kind.params);
                         retained.push(kind.params);
                     }
                     kinds.push(kind);
+                    Ok(())
                 }
                 Record::Bucket {
                     kind,
@@ -93,8 +99,11 @@ impl Shard {
                     pinned,
                     state,
                 } => match *kinds.get(kind).ok_or(Malformed)? {
-                    Ok(kind) => self.apply_bucket(slot, &kind, key, expiry, pinned, state)?,
-                    Err(unknown) => self.stats.carry.count(unknown),
+                    Ok(kind) => self.apply_bucket(slot, &kind, key, expiry, pinned, state),
+                    Err(unknown) => {
+                        self.stats.carry.count(unknown);
+                        Ok(())
+                    }
                 },
                 Record::Value {
                     chunk,
@@ -102,23 +111,33 @@ impl Shard {
                     key,
                     expires,
                     bytes,
-                } => self.apply_value(slot, chunk, db, key, expires, bytes)?,
-                Record::Remove(space, key) => {
-                    if let Some(space) = self.space_named(space) {
-                        self.abandon_arriving_of(slot, space, key);
-                        let key = self.arriving_key(slot, space, key)?;
-                        self.remove_unnoted(&key);
-                    }
+                } => self.apply_value(slot, chunk, db, key, expires, bytes),
+                Record::Remove(space, key) => self.apply_removal(slot, space, key),
+                Record::Keep(space, key) => self.apply_keep(slot, space, key),
+                Record::Flush(keyspace) => {
+                    self.flush_slot(slot, keyspace);
+                    Ok(())
                 }
-                Record::Keep(space, key) => {
-                    if let Some(space) = self.space_named(space) {
-                        let key = self.arriving_key(slot, space, key)?;
-                        if let Some(place) = self.store.find(&key) {
-                            self.store.touch_mark(place);
-                        }
-                    }
-                }
-                Record::Flush(keyspace) => self.flush_slot(slot, keyspace),
+            };
+            self.stats.carry.malformed += u64::from(taken.is_err());
+        }
+        Ok(())
+    }
+
+    fn apply_removal(&mut self, slot: u16, space: SpaceName<'_>, key: &[u8]) -> Result<(), Malformed> {
+        if let Some(space) = self.space_named(space) {
+            self.abandon_arriving_of(slot, space, key);
+            let key = self.arriving_key(slot, space, key)?;
+            self.remove_unnoted(&key);
+        }
+        Ok(())
+    }
+
+    fn apply_keep(&mut self, slot: u16, space: SpaceName<'_>, key: &[u8]) -> Result<(), Malformed> {
+        if let Some(space) = self.space_named(space) {
+            let key = self.arriving_key(slot, space, key)?;
+            if let Some(place) = self.store.find(&key) {
+                self.store.touch_mark(place);
             }
         }
         Ok(())
@@ -139,19 +158,16 @@ impl Shard {
         self.store.key_in_slot(space, slot, bytes).map_err(|_| Malformed)
     }
 
-    fn kind(&mut self, space: SpaceName<'_>, parameters: &Parameters<'_>) -> Result<Result<Kind, Unknown>, Malformed> {
-        let params = checked(parameters.params).ok_or(Malformed)?;
-        let Some(space) = self.space_named(space) else {
-            return Ok(Err(Unknown::Rule));
-        };
-        let Some(policy) = self.policies.policy(parameters.policy) else {
-            return Ok(Err(Unknown::Policy));
-        };
-        let Ok(id) = self.policies.intern(policy, params) else {
-            return Ok(Err(Unknown::TooManyLimits));
-        };
+    fn kind(&mut self, space: SpaceName<'_>, parameters: &Parameters<'_>) -> Result<Kind, Unknown> {
+        let params = checked(parameters.params).ok_or(Unknown::Malformed)?;
+        let space = self.space_named(space).ok_or(Unknown::Rule)?;
+        let policy = self.policies.policy(parameters.policy).ok_or(Unknown::Policy)?;
+        let id = self
+            .policies
+            .intern(policy, params)
+            .map_err(|_| Unknown::TooManyLimits)?;
         let info = self.policies.info(policy);
-        Ok(Ok(Kind {
+        Ok(Kind {
             space,
             params: id,
             numbers_max: match &info.fields {
@@ -159,7 +175,7 @@ impl Shard {
                 Fields::Buffer => None,
             },
             is_same_version: u64::from(info.version) == parameters.version,
-        }))
+        })
     }
 
     fn apply_bucket(
@@ -184,6 +200,7 @@ impl Shard {
             _ => false,
         };
         if !fits {
+            self.store_empty(&key, kind.params);
             return Err(Malformed);
         }
         let place = self.store.find(&key);

@@ -4,6 +4,7 @@ use super::Malformed;
 use super::apply::checked;
 use super::record::Reader;
 use crate::check::Copied;
+use crate::holds::HeldDebit;
 use crate::shard::Kept;
 use crate::{Env, Shard};
 use tollgate_limiter::AMOUNT_MAX;
@@ -14,7 +15,7 @@ use tollgate_store::{Key, slot_of};
 impl Shard {
     /// Takes tokens from a bucket of a held slot, down to a debt of its burst. One that is not there is made with the parameters that
     /// the debt names, or with those of its rule. A debt is lost, and counted, where nothing can owe it: the policy or rule does not
-    /// exist here or has no `take`, or the key holds a value.
+    /// exist here or has no `take`, or the key holds a value. One for a key that a run has is taken when the run lets go of it.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -28,6 +29,7 @@ impl Shard {
     ) -> Result<(), Malformed> {
         let mut reader = Reader(bucket);
         let (space, bytes) = (reader.space()?, reader.bytes()?);
+        let names_bytes = parameters;
         let mut names = Reader(parameters);
         let parameters = names.parameters()?;
         let params = checked(parameters.params).ok_or(Malformed)?;
@@ -38,6 +40,15 @@ impl Shard {
             self.stats.carry.debits_lost += 1;
             return Ok(());
         };
+        let held = || HeldDebit {
+            bucket: bucket.into(),
+            parameters: names_bytes.into(),
+            tokens,
+            now_us,
+        };
+        if self.holds.keep_debit(bytes, held) {
+            return Ok(());
+        }
         let key = self.store.key_in_slot(space, slot, bytes).map_err(|_| Malformed)?;
         let env = Env {
             db: 0,
@@ -63,6 +74,15 @@ impl Shard {
             &mut stats.debits_lost
         }) += 1;
         Ok(())
+    }
+
+    /// Takes the debits that have waited for a key of a slot.
+    pub(crate) fn take_held_debits(&mut self, slot: u16, debits: Option<Vec<HeldDebit>>) {
+        for debit in debits.into_iter().flatten() {
+            let now_us = self.carry.now_us.max(debit.now_us);
+            // It made sense when it came.
+            let _ = self.debit(slot, &debit.bucket, &debit.parameters, debit.tokens, now_us);
+        }
     }
 
     fn take_tokens(&mut self, env: &Env, key: &Key<'_>, params: ParamsId, tokens: u64) -> bool {

@@ -131,8 +131,11 @@ impl Shard {
         })
     }
 
-    /// Notes an admission, if the journal of the key's slot is on.
+    /// Notes an admission, if the journal of the key's slot is on. One that has cost nothing takes no place there.
     pub(crate) fn journal_admitted(&mut self, key: &Key<'_>, params: ParamsId, tokens: u64) {
+        if tokens == 0 {
+            return;
+        }
         let journals = &mut self.carry.journals;
         let Some(buckets) = journals.by_slot.get_mut(&key.slot()) else {
             return;

@@ -17,6 +17,7 @@ mod changes;
 mod copy;
 mod debit;
 mod journal;
+mod loan;
 #[cfg(test)]
 mod owing_tests;
 mod record;
@@ -27,11 +28,12 @@ mod tests;
 
 pub use changes::ChangesWritten;
 pub use journal::{JOURNAL_BUCKETS_MAX, Owed};
+pub use loan::{LoanError, LoanReader, LoanWriter};
 pub use stand_in::{As, Share};
 
 use crate::Shard;
 use changes::{Exporting, Unread};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A value with more elements is written in parts.
 const SMALL_ELEMENTS_MAX: usize = 512;
@@ -47,6 +49,8 @@ pub struct CarryStats {
     pub unknown_rule: u64,
     /// Buckets of another version of their policy, which were kept without tokens.
     pub other_version: u64,
+    /// Records that make no sense, and buckets under limits that cannot be.
+    pub malformed: u64,
     /// Buckets whose limit could not be interned.
     pub too_many_limits: u64,
     /// Entries for which there was no memory.
@@ -90,8 +94,8 @@ pub(crate) struct Carry {
     arriving: HashMap<u16, apply::Arriving>,
     /// The periods in which copies that are under way have begun.
     copies: HashMap<u16, u32>,
-    /// Entries that are gone but not dropped yet.
-    remains: VecDeque<remains::Remains>,
+    /// Entries that are gone but not dropped yet, by slot.
+    remains: BTreeMap<u16, VecDeque<remains::Remains>>,
     journals: journal::Journals,
     ahead: ahead::Ahead,
     /// The node's clock when a slot's clock was set last.

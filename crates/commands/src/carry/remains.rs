@@ -1,14 +1,12 @@
 //! Entries of slots that are gone but not dropped yet: a slot may have millions.
 
 use crate::Shard;
-use std::collections::VecDeque;
 use tollgate_script::ParamsId;
 use tollgate_store::{DropFrom, Keyspace, Role};
 
 /// What is left to be dropped of a slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Remains {
-    slot: u16,
     keyspace: Option<Keyspace>,
     /// What was stored in this period of the slot, or after it, stays.
     since: u32,
@@ -49,8 +47,7 @@ impl Shard {
 
     fn leave(&mut self, slot: u16, keyspace: Option<Keyspace>, since: u32) {
         if self.slot_entries(slot) > 0 {
-            self.carry.remains.push_back(Remains {
-                slot,
+            self.carry.remains.entry(slot).or_default().push_back(Remains {
                 keyspace,
                 since,
                 from: DropFrom::default(),
@@ -60,24 +57,24 @@ impl Shard {
 
     /// Drops some of what is left; whether there is more.
     pub(crate) fn drop_remains(&mut self, entries: usize) -> bool {
-        let Some(mut remains) = self.carry.remains.pop_front() else {
+        let Some((slot, mut of_slot)) = self.carry.remains.pop_first() else {
             return false;
         };
-        if let Some(from) = self.drop_step(&remains, entries) {
-            remains.from = from;
-            self.carry.remains.push_front(remains);
+        if let Some(remains) = of_slot.front().copied() {
+            match self.drop_step(slot, &remains, entries) {
+                Some(from) => of_slot[0].from = from,
+                None => drop(of_slot.pop_front()),
+            }
+        }
+        if !of_slot.is_empty() {
+            self.carry.remains.insert(slot, of_slot);
         }
         !self.carry.remains.is_empty()
     }
 
-    fn drop_step(&mut self, remains: &Remains, entries: usize) -> Option<DropFrom> {
+    fn drop_step(&mut self, slot: u16, remains: &Remains, entries: usize) -> Option<DropFrom> {
         let Self { store, policies, .. } = self;
-        let Remains {
-            slot,
-            keyspace,
-            since,
-            from,
-        } = *remains;
+        let Remains { keyspace, since, from } = *remains;
         store.drop_slot(slot, keyspace, Some(since), from, entries, &mut |params| {
             if let Some(params) = params {
                 policies.release(ParamsId(params));
@@ -87,15 +84,8 @@ impl Shard {
 
     /// Drops all that is left of a slot, before somebody can ask for it.
     pub(super) fn finish_remains(&mut self, slot: u16) {
-        if self.carry.remains.is_empty() {
-            return;
-        }
-        let (of_slot, others): (VecDeque<Remains>, _) = std::mem::take(&mut self.carry.remains)
-            .into_iter()
-            .partition(|remains| remains.slot == slot);
-        self.carry.remains = others;
-        for mut remains in of_slot {
-            while let Some(from) = self.drop_step(&remains, usize::MAX) {
+        for mut remains in self.carry.remains.remove(&slot).into_iter().flatten() {
+            while let Some(from) = self.drop_step(slot, &remains, usize::MAX) {
                 remains.from = from;
             }
         }
@@ -107,6 +97,8 @@ impl Shard {
             self.finish_remains(slot);
             self.abandon_arriving(slot);
             self.carry.copies.remove(&slot);
+        } else {
+            self.end_interest_in(slot);
         }
         self.store.set_role(slot, if held { Role::Held } else { Role::Replica });
     }

@@ -133,6 +133,29 @@ impl CheckQueue {
         }
     }
 
+    /// Puts another reply in place of the last in `out`, if that is longer. Nothing waits, and ends are noted.
+    pub fn shorten_last(&mut self, out: &mut Vec<u8>, reply: &[u8]) {
+        debug_assert!(self.pending.is_empty() && self.track_ends);
+        let start = match self.ends[..] {
+            [.., before, _] => before as usize,
+            _ => 0,
+        };
+        if out.len() > start + reply.len()
+            && let Some(end) = self.ends.last_mut()
+        {
+            out.truncate(start);
+            out.extend_from_slice(reply);
+            *end = out.len() as u32;
+        }
+    }
+
+    /// Notes that the last reply that was noted was replaced by another, which ends at that length.
+    pub fn amend_end(&mut self, length: usize) {
+        if let Some(end) = self.ends.last_mut() {
+            *end = length as u32;
+        }
+    }
+
     /// How many checks wait.
     pub fn len(&self) -> usize {
         self.pending.len()
@@ -166,11 +189,6 @@ impl CheckQueue {
     pub fn first_key(&self) -> Option<&[u8]> {
         let (start, end) = self.pending.first()?.key;
         Some(&self.keys[start as usize..end as usize])
-    }
-
-    /// Forgets those that wait: they are not decided, and not answered.
-    pub fn forget(&mut self) {
-        self.drop_front(self.pending.len());
     }
 
     /// Whether nothing waits.
@@ -232,6 +250,19 @@ impl Shard {
         Ok(())
     }
 
+    /// Forgets the checks that wait: they are not decided, and not answered.
+    pub fn forget_checks(&mut self, queue: &mut CheckQueue) {
+        self.drop_front(queue, queue.len());
+    }
+
+    /// Takes the first `n` checks out of a queue.
+    fn drop_front(&mut self, queue: &mut CheckQueue, n: usize) {
+        for pending in &queue.pending[..n] {
+            self.policies.release(pending.params);
+        }
+        queue.drop_front(n);
+    }
+
     /// Decides what is queued and writes the replies, in order. [`Flow::Yield`] means that the policies used up their
     /// time and that checks are left: let others run, then call again. Of `env` only the times count: each check has its own
     /// database and protocol.
@@ -243,10 +274,7 @@ impl Shard {
             }
             let (decided, progress) = self.flush_batch(env, queue, out);
             spent_us += self.batch.time_us();
-            for pending in &queue.pending[..decided] {
-                self.policies.release(pending.params);
-            }
-            queue.drop_front(decided);
+            self.drop_front(queue, decided);
             if (progress == Progress::More || spent_us >= SPENT_MAX_US) && !queue.is_empty() {
                 return Flow::Yield;
             }
@@ -266,7 +294,7 @@ impl Shard {
             ends,
             ..
         } = queue;
-        // queue_check admitted the length, and the caller routed the key here by its slot.
+        // queue_check admitted the length, and the caller routed the key here by its slot: all are keys of this shard.
         let keys: Keys<'_> = pending
             .iter()
             .map_while(|p| {
@@ -275,7 +303,10 @@ impl Shard {
                     .ok()
             })
             .collect();
-        debug_assert_eq!(keys.len(), pending.len(), "a key of another shard");
+        if keys.is_empty() {
+            // Whatever led here: a queue that never gets shorter would keep the worker for ever.
+            return (self.refuse_first(pending, *track_ends, ends, out), Progress::Done);
+        }
         let mut places = [None; MAX_BATCH];
         self.store.locate(&keys, &mut places);
         if let (Some(check), Some(key), Some(place)) = (pending.first(), keys.first(), places[0])
@@ -342,6 +373,18 @@ impl Shard {
             }
         }
         (decided, progress)
+    }
+
+    /// Answers the first check of a queue with an error; how many that are.
+    #[cold]
+    fn refuse_first(&mut self, pending: &[Pending], track_ends: bool, ends: &mut Vec<u32>, out: &mut Vec<u8>) -> usize {
+        let Some(check) = pending.first() else { return 0 };
+        self.stats.count(check.policy, Verdict::Error);
+        CommandError::TryAgain.write(out, check.proto);
+        if track_ends {
+            ends.push(out.len() as u32);
+        }
+        1
     }
 
     /// Puts the state of the bucket at `place` into the batch. `None` if that has to wait until the earlier checks are decided.
@@ -541,3 +584,6 @@ fn note_full_at(pending: &[Pending], asked: &[Asked], buckets: &mut [Bucket], ba
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

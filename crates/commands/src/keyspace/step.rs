@@ -46,7 +46,11 @@ impl Shard {
             KeyspaceOp::Random { db } => KeyspaceAnswer::Random(self.random_key(*db, now_us)),
             KeyspaceOp::Names { db, cursor } => {
                 let (names, next) = self.names(*db, *cursor, now_us);
-                KeyspaceAnswer::Names(names, next)
+                let clocks = match *cursor == ScanCursor::START {
+                    true => self.store.clock_offsets(),
+                    false => Vec::new(),
+                };
+                KeyspaceAnswer::Names(names, next, clocks)
             }
         }
     }

@@ -154,12 +154,16 @@ impl<'a> Calls<'a> {
                     "Script attempted to access a non local key in a cluster node",
                 ));
             }
-            if !self.names.iter().any(|names| names.lacks(space, key)) || self.shard.is_own(key) {
+            let is_nowhere = self.names.iter().any(|names| names.lacks(space, key))
+                && !self.shard.is_own(key)
+                && self.node.has_slot(slot_of(key));
+            if !is_nowhere {
                 let key = key.into();
                 self.needs = Some(Needs::Key(KeyNeed { space, key }));
                 return Ok(false);
             }
-            self.shard.admit_nothing(space, key, self.id);
+            let clock_offset_us = self.names.first().map_or(0, |names| names.clock_offset_us(key));
+            self.shard.admit_nothing(space, key, clock_offset_us, self.id);
         }
         self.touched.add(key);
         Ok(true)
@@ -229,7 +233,9 @@ impl<'a> Calls<'a> {
             Run::Keyspace(command) => {
                 let slots = self.node.shard_slots();
                 let names = self.names.iter().find(|names| names.db() == env.db);
-                if slots.len() > 1 && names.is_none() {
+                // A run with keys of other nodes is in a shard that has no slots of its own.
+                let has_others = slots.len() > 1 || self.shard.store().slots().is_empty();
+                if has_others && names.is_none() {
                     self.needs = Some(Needs::Node(env.db));
                     return Ok(HostAnswer::Elsewhere);
                 }

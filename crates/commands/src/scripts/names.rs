@@ -3,7 +3,7 @@
 
 use crate::keyspace::{KeyList, KeyspaceAnswer, KeyspaceOp, Name, STEP_ENTRIES_MAX, ScanCursor, ScanOp, Scanned};
 use crate::{CommandError, Env, RunId, Shard};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use tollgate_store::{Space, slot_of};
 
@@ -15,13 +15,25 @@ pub struct Names {
     /// By shard, in ascending order of slots; nothing of the shard where the run is.
     shards: Vec<Vec<Name>>,
     all: HashSet<Box<[u8]>>,
+    clocks: HashMap<u16, i64>,
 }
 
 impl Names {
-    /// The names of a database, by shard, each in ascending order of slots.
-    pub fn new(db: u8, shards: Vec<Vec<Name>>) -> Self {
+    /// The names of a database, by shard, each in ascending order of slots; and by slot how far its clock is ahead of the node's, in
+    /// microseconds, where that is anything.
+    pub fn new(db: u8, shards: Vec<Vec<Name>>, clocks: HashMap<u16, i64>) -> Self {
         let all = shards.iter().flatten().map(|name| name.key.clone()).collect();
-        Self { db, shards, all }
+        Self {
+            db,
+            shards,
+            all,
+            clocks,
+        }
+    }
+
+    /// How far the clock of a key's slot is ahead of the node's, in microseconds.
+    pub(crate) fn clock_offset_us(&self, key: &[u8]) -> i64 {
+        self.clocks.get(&slot_of(key)).copied().unwrap_or(0)
     }
 
     /// Whether the other shards have no such key, nor can have: a key of this database that is not among the names.

@@ -1,7 +1,9 @@
 //! Commands on their way to peers.
 
 use super::instead::Standing;
+use super::lanes::Finished;
 use super::open::{NOBODY, Open, UNKNOWN, class_of, first_slot, whole, whole_or_part};
+use super::places::Whereabouts;
 use super::serve::{Forwarded, Malformed, Stretch, fit};
 use crate::limits::Bound;
 use crate::node::Place;
@@ -67,11 +69,17 @@ impl Worker {
         }
         let (reply_to, replies) = oneshot::channel();
         // Sent here and not in the task, so that batches of a connection leave in their order.
-        let sent = self.send_to_peer(place, &batch, connection);
+        let mut under_way = self
+            .links
+            .as_ref()
+            .map(|links| links.lanes.enter((connection, place), self.peer_worker(place, &batch)));
+        let to = under_way.as_ref().map_or(0, |under_way| under_way.worker);
+        let sent = self.send_to_peer(place, to, &batch, connection);
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
+            let before = under_way.as_mut().and_then(|under_way| under_way.before.take());
             // Whoever asked may be gone.
-            let _ = reply_to.send(worker.finish_forward(sent, batch, connection).await);
+            let _ = reply_to.send(worker.finish_forward(sent, batch, connection, before).await);
         });
         Ok(replies)
     }
@@ -89,34 +97,36 @@ impl Worker {
         batch.push(spec, env, request);
         // A lane of its own: whoever sends it waits for it.
         let lane = self.next_run().0;
-        let sent = self.send_to_peer(place, &batch, lane);
+        let sent = self.send_to_peer(place, self.peer_worker(place, &batch), &batch, lane);
         self.counters().forwarded_batches.add(1);
         self.counters().forwarded_commands.add(1);
-        let replies = self.finish_forward(sent, batch, lane).await;
+        let replies = self.finish_forward(sent, batch, lane, None).await;
         out.extend_from_slice(replies.get(0).unwrap_or(Lost::ShardGone.reply()));
     }
 
-    /// Sends commands to the peer of a place, if it may be asked.
-    fn send_to_peer(&self, place: usize, batch: &Batch, lane: u64) -> Sent {
-        let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
-            return Sent {
-                peer: None,
-                answer: Err(PeerError::Unknown),
-            };
-        };
-        let number = place.checked_sub(self.node.workers() + 1);
+    /// The peer of a place.
+    fn peer_of(&self, place: usize) -> Option<Arc<str>> {
+        let number = place.checked_sub(self.node.workers() + 1)?;
         // Numbers of peers have 16 bits.
-        let Some(peer) = number.and_then(|number| cluster.name_of(number as u16)) else {
+        self.node.cluster.as_ref()?.name_of(number as u16)
+    }
+
+    /// The worker of the peer of a place that has the first key of a batch.
+    fn peer_worker(&self, place: usize, batch: &Batch) -> u16 {
+        let slot = first_slot(batch, 0).unwrap_or(0);
+        self.peer_of(place).map_or(0, |peer| self.worker_of(&peer, slot))
+    }
+
+    /// Sends commands to a worker of the peer of a place, if it may be asked.
+    fn send_to_peer(&self, place: usize, worker: u16, batch: &Batch, lane: u64) -> Sent {
+        let (Some(links), Some(peer)) = (&self.links, self.peer_of(place)) else {
             return Sent {
                 peer: None,
                 answer: Err(PeerError::Unknown),
             };
         };
         let answer = match links.circuits.borrow_mut().may_ask(&peer, self.node.clock.now_us()) {
-            true => {
-                let slot = first_slot(batch, 0).unwrap_or(0);
-                self.try_send(&peer, self.worker_of(&peer, slot), batch, lane, None)
-            }
+            true => self.try_send(&peer, worker, batch, lane, None),
             false => Err(PeerError::Refused),
         };
         Sent {
@@ -156,8 +166,14 @@ impl Worker {
         })
     }
 
-    /// Waits for the replies to commands that were sent, and sees to what was not done.
-    async fn finish_forward(self: &Rc<Self>, sent: Sent, batch: Batch, lane: u64) -> Replies {
+    /// Waits for the replies to commands that were sent, and sees to what was not done: where order matters, after what was sent `before`.
+    async fn finish_forward(
+        self: &Rc<Self>,
+        sent: Sent,
+        batch: Batch,
+        lane: u64,
+        before: Option<Rc<Finished>>,
+    ) -> Replies {
         let asked_us = match batch.asked_us() {
             0 => self.node.clock.now_us(),
             asked_us => asked_us,
@@ -168,6 +184,18 @@ impl Worker {
             Ok(replies) => return replies,
             Err(left) => left,
         };
+        if let Some(before) = before {
+            // Checks never wait past their deadline, and do not care which of them comes first.
+            let waits = |&index: &u32| class_of(&open.batch, index) == Class::Other;
+            let (others, mut prompt): (Vec<u32>, Vec<u32>) = left.into_iter().partition(waits);
+            while !prompt.is_empty() {
+                prompt = self.settle(&mut open, &prompt).await;
+            }
+            left = others;
+            if !left.is_empty() {
+                before.wait().await;
+            }
+        }
         while !left.is_empty() {
             left = self.settle(&mut open, &left).await;
         }
@@ -189,8 +217,11 @@ impl Worker {
         let mut pending = match sent.answer {
             Ok(pending) => pending,
             Err(error) => {
+                if error == PeerError::TooLong {
+                    self.counters().limit_hit(Bound::PeerFrameBytes);
+                }
                 open.missed.extend(sent.peer);
-                return Err(open.take(commands, Err(error)));
+                return Err(open.take_failure(commands, error));
             }
         };
         let Some(peer) = sent.peer else {
@@ -256,25 +287,29 @@ impl Worker {
                     open.missed.push(peer);
                 }
             }
-            Err(PeerError::Refused) => {
-                links.circuits.borrow_mut().refused(&peer, self.node.clock.now_us());
+            Err(error) => {
+                if *error == PeerError::Refused {
+                    links.circuits.borrow_mut().refused(&peer, self.node.clock.now_us());
+                }
                 open.missed.push(peer);
+                return Err(open.take_failure(commands, *error));
             }
-            Err(_) => open.missed.push(peer),
         }
         Err(open.take(commands, answer))
     }
 
     /// Waits until a slot may have another holder, or for a time.
     pub(super) async fn until_changed(&self, most: Duration) {
-        let Some(links) = &self.links else { return };
+        let Some(cluster) = &self.node.cluster else { return };
         // What has come of it matters little: it is tried again.
-        let _ = tokio::time::timeout(most, links.opened.notified()).await;
+        let _ = tokio::time::timeout(most, cluster.opened.notified()).await;
     }
 
     /// Sends commands to whoever decides them now. Answers which of them have no reply yet.
     async fn settle(self: &Rc<Self>, open: &mut Open, left: &[u32]) -> Vec<u32> {
-        if std::mem::take(&mut open.waits) {
+        // Checks do not wait for what only the holder can do.
+        let are_others = left.iter().all(|&index| class_of(&open.batch, index) == Class::Other);
+        if are_others && std::mem::take(&mut open.waits) {
             let most = if open.hops < AGREE_HOPS { AGREE } else { AGAIN };
             self.until_changed(most).await;
         }
@@ -349,6 +384,11 @@ impl Worker {
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return Some(Target::Nobody);
         };
+        let (spec, _, _, request) = open.batch.get(index as usize)?;
+        if spec.key_positions(request).nth(1).is_some() && self.whereabouts(spec, request) == Whereabouts::Here {
+            // What is in several places is brought together here.
+            return Some(Target::Here(self.index));
+        }
         let slot = first_slot(&open.batch, index as usize)?;
         let owner = self.node.owner(slot);
         let workers = self.node.workers();
@@ -366,8 +406,13 @@ impl Worker {
             (Decider::There(_) | Decider::Nobody, Some(to)) => Decider::There(Arc::clone(to)),
             (decider, _) => decider,
         };
+        let decider = match decider {
+            // The view has lost the holder, and who takes the slot over has not said so yet.
+            Decider::There(holder) if !links.peers.has(&holder) => Decider::Nobody,
+            decider => decider,
+        };
         let mut circuits = links.circuits.borrow_mut();
-        if class == Class::Other && open.hops > 0 && now_us >= open.asked_us + circuits.settings().wait_us_max {
+        if class == Class::Other && now_us >= open.asked_us + circuits.settings().wait_us_max {
             return Some(Target::Nobody);
         }
         let view = links.view.borrow();

@@ -4,6 +4,7 @@ use crate::order::Lost;
 use crate::remote::{Batch, Job, Replies};
 use crate::worker::Worker;
 use tokio::sync::oneshot;
+use tollgate_cluster::MemberState;
 use tollgate_cluster::journal::Admission;
 use tollgate_commands::{As, CommandError, Env, Run, Share, Spec};
 use tollgate_protocol::Request;
@@ -43,12 +44,22 @@ impl Worker {
         }
         let slot = slot_of(request.arg(1));
         let (standing, admission) = match standing {
-            Standing::Heir => (As::Heir, Admission::Heir),
-            Standing::Local => {
+            // Without a replica each bucket would be full.
+            Standing::Heir if self.can_stand_in(slot) => (As::Heir, Admission::Heir),
+            Standing::Heir | Standing::Local => {
                 let view = links.view.borrow();
+                // Those that join or leave have no part of their own, so a remainder is none of theirs.
+                let ready = || {
+                    view.members()
+                        .iter()
+                        .filter(|member| member.state == MemberState::Ready)
+                };
+                let nodes = ready().count().max(1);
+                let rank = ready().position(|member| member.id.name == cluster.me.name);
                 let share = Share {
-                    nodes: view.members().len().max(1) as u32,
-                    rank: view.rank(&cluster.me.name).map_or(0, u32::from),
+                    // There are at most MAX_MEMBERS.
+                    nodes: nodes as u32,
+                    rank: rank.unwrap_or(nodes) as u32,
                     remaining: links.seen.of(env.db, request),
                 };
                 (As::Local(share), Admission::Local)

@@ -7,6 +7,7 @@ use crate::limits::Bound;
 use crate::node::owner;
 use crate::peers::{PeerError, PeerEvent, PeerHandler, PeerId, ReplyHandle};
 use crate::worker::Worker;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -72,6 +73,8 @@ impl Worker {
                     }
                     if now_us >= told_us + TELL_US {
                         told_us = now_us;
+                        self.free_overdue();
+                        self.end_watches_abroad();
                         self.choose_journals();
                         self.tell_home();
                     }
@@ -126,6 +129,13 @@ impl Worker {
             self.do_effect(links, effect);
         }
         links.outbox.send(&links.peers);
+        // Once for all slots of the step: there may be thousands, and many who wait.
+        if links.has_opened.take()
+            && let Some(cluster) = &self.node.cluster
+        {
+            self.wake_waiting();
+            cluster.opened.notify_waiters();
+        }
         // An effect may have led to another step, which has left its own list.
         links.effects.replace(effects);
     }
@@ -134,11 +144,11 @@ impl Worker {
         match effect {
             Effect::Send { peer, worker, message } => links.outbox.push(&links.peers, peer, worker, &message),
             Effect::Publish { slot, .. } | Effect::Release { slot } => self.route_slot(links, slot),
-            Effect::Freeze { slot } => {
+            Effect::Freeze { slot, number } => {
                 if let Some(cluster) = &self.node.cluster {
                     cluster.routes.set(slot, Route::Closing);
                 }
-                tokio::task::spawn_local(Rc::clone(self).close_slot(slot));
+                tokio::task::spawn_local(Rc::clone(self).close_slot(slot, number));
             }
             Effect::Event(event) => self.note_event(links, &event),
         }
@@ -158,8 +168,7 @@ impl Worker {
         cluster.routes.set_epoch(slot, links.machine.borrow().epoch(slot).0);
         if route != Route::Closing {
             self.shard.borrow_mut().set_slot_closed(slot, false);
-            self.wake_waiting();
-            links.opened.notify_waiters();
+            links.has_opened.set(true);
         }
     }
 
@@ -168,17 +177,23 @@ impl Worker {
         range.for_each(|slot| self.route_slot(links, slot));
     }
 
-    /// Waits until nothing is under way in a slot that takes no new commands, and says so.
-    pub(super) async fn close_slot(self: Rc<Self>, slot: u16) {
+    /// Waits until nothing is under way in a slot that takes no new commands, and says so. If the machine lets go of the slot before, that
+    /// is the end of it: by then there may be new commands, and another attempt.
+    pub(super) async fn close_slot(self: Rc<Self>, slot: u16, number: u64) {
         let Some(links) = &self.links else { return };
-        self.decide_checks();
+        // While the attempt lasts none is queued for the slot, so queues that are waited for once are so for good. Keys can be taken until
+        // the slot is closed.
         links.queues.until_empty().await;
         links.flushing.until_empty().await;
         self.until_no_holds(slot).await;
+        self.decide_checks();
+        if !links.machine.borrow().is_freezing(slot, number) {
+            return;
+        }
         self.shard.borrow_mut().set_slot_closed(slot, true);
         // What the slot's journal has travels with it.
         self.tell_journals();
-        self.step_slots(|machine, step| machine.frozen(slot, step));
+        self.step_slots(|machine, step| machine.frozen(slot, number, step));
     }
 
     fn note_event(&self, links: &Links, event: &Event) {
@@ -268,6 +283,7 @@ impl Worker {
             targets: table(&|slot| view.target(slot)),
             heirs: table(&|slot| view.heir(slot)),
         };
+        self.free_lent_to_gone(&view);
         links.view.replace(view);
         self.step_slots(|machine, step| machine.view(&for_machine, step));
     }
@@ -282,8 +298,10 @@ impl Worker {
                     let theirs = slots_of(heard.worker, hello.workers);
                     links.circuits.borrow_mut().answered(&heard.peer, now_us);
                     self.step_slots(|machine, step| machine.link_up(&hello.id, heard.worker, theirs, step));
+                    self.call_all_of(&heard.peer, heard.worker);
                 }
                 PeerEvent::Lost(_) => {
+                    self.call_all_over(&heard.peer, heard.worker);
                     self.step_slots(|machine, step| machine.link_lost(&heard.peer, heard.worker, step));
                 }
                 PeerEvent::Failed(PeerError::Refused) => {
@@ -353,7 +371,9 @@ impl Worker {
 pub struct FromPeers {
     worker: Rc<Worker>,
     /// Numbers of peers' connections, for the lanes of what they forward.
-    numbers: std::cell::RefCell<HashMap<(Incarnation, u16), u32>>,
+    numbers: RefCell<HashMap<(Incarnation, u16), u32>>,
+    /// The next of them.
+    next: Cell<u32>,
 }
 
 impl FromPeers {
@@ -361,15 +381,17 @@ impl FromPeers {
     pub fn new(worker: Rc<Worker>) -> Self {
         Self {
             worker,
-            numbers: std::cell::RefCell::default(),
+            numbers: RefCell::default(),
+            next: Cell::default(),
         }
     }
 
     fn number_of(&self, peer: &PeerId) -> u32 {
         let mut numbers = self.numbers.borrow_mut();
-        // There are far fewer than that; a number that comes twice would only keep two peers' commands in order with each other.
-        let next = numbers.len() as u32;
-        *numbers.entry((peer.id.clone(), peer.worker)).or_insert(next)
+        *numbers.entry((peer.id.clone(), peer.worker)).or_insert_with(|| {
+            // A number that comes again after so many would only keep two peers' commands in order with each other.
+            self.next.replace(self.next.get().wrapping_add(1))
+        })
     }
 }
 
@@ -381,6 +403,11 @@ impl PeerHandler for FromPeers {
                 let number = self.number_of(from);
                 self.worker.serve_forward(number, from.version, body, reply);
             }
+            Kind::Lend => self.worker.serve_lend(from, body, reply),
+            Kind::GiveBack => self.worker.serve_give_back(from, body, reply),
+            Kind::Watch => self.worker.serve_watch(from, body, reply),
+            Kind::Await => self.worker.serve_await(from, body, reply),
+            Kind::Called => self.worker.take_call(from.version, body),
             Kind::Probe => {
                 let view = self.worker.links.as_ref().map_or(0, |links| links.view.borrow().hash());
                 // If the connection is over, nobody waits for that.
@@ -397,6 +424,9 @@ impl PeerHandler for FromPeers {
             | Kind::Listening
             | Kind::ScriptsAnswer
             | Kind::LibrariesAnswer
+            | Kind::Lent
+            | Kind::GivenBack
+            | Kind::Noted
             | Kind::Pong
             | Kind::Replies
             | Kind::Status
@@ -409,6 +439,8 @@ impl PeerHandler for FromPeers {
     }
 
     fn on_close(&self, peer: &PeerId, _why: PeerError) {
+        self.worker.free_lent_over(peer.connection);
+        self.worker.forget_interest_over(peer.connection);
         self.numbers
             .borrow_mut()
             .retain(|(id, _), _| id.name != peer.id.name || id.generation >= peer.id.generation);

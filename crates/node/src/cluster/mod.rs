@@ -1,9 +1,14 @@
 //! The node as one of a cluster: where commands go, and what goes between the slot machines and the shards.
 
+mod asking;
+mod borrower;
 mod events;
 mod forward;
 mod instead;
+mod interest;
 mod keeper;
+mod lanes;
+mod lender;
 mod links;
 mod open;
 mod operate;
@@ -17,6 +22,8 @@ mod serve;
 mod store;
 mod wide;
 
+pub use asking::At;
+pub use borrower::{Abroad, Obstacle};
 pub use instead::Standing;
 pub use keeper::FromPeers;
 pub use links::Links;
@@ -25,6 +32,7 @@ pub use places::{Whereabouts, class_of};
 pub use queues::OpenQueue;
 pub use report::report;
 pub use routes::{Route, Routes};
+pub use serve::TOO_LARGE;
 pub use wide::{Outbound, SlotsDone, SlotsOp, Unanswered};
 
 use crate::gossip::{Gossip, GossipStatus, Home, Inputs};
@@ -33,13 +41,15 @@ use crate::peers::PeerConfig;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tollgate_cluster::{Incarnation, MemberState, View};
 use tollgate_store::SLOTS;
 
 /// What a node must be to hold slots.
 const SERVES: u8 = 1;
 const HAS_LIBRARIES: u8 = 2;
+/// Names of peers that have numbers: as many as there are numbers.
+const NAMES_MAX: usize = 1 << 16;
 
 /// What all threads of a clustered node share.
 #[derive(Debug)]
@@ -48,6 +58,8 @@ pub struct Cluster {
     pub me: Incarnation,
     /// Where commands for each slot go.
     pub routes: Routes,
+    /// Told when a slot of any worker is no longer closing, or another node has it.
+    pub opened: Notify,
     /// What connections to peers have in common.
     pub peers: Arc<PeerConfig>,
     /// Where others, and clients of Redis Cluster, are told to reach this node.
@@ -56,7 +68,7 @@ pub struct Cluster {
     pub has_seeds: bool,
     /// What each worker's slots come to.
     pub workers: Vec<WorkerSlots>,
-    /// Names of peers by the numbers that routes have for them. They only become more.
+    /// Names of peers by the numbers that routes have for them.
     names: RwLock<Vec<Arc<str>>>,
     /// Of [`SERVES`] and [`HAS_LIBRARIES`].
     prepared: AtomicU8,
@@ -96,6 +108,7 @@ impl Cluster {
         Self {
             me: gossip.me().clone(),
             routes: Routes::new(SLOTS),
+            opened: Notify::new(),
             peers,
             told,
             has_seeds,
@@ -203,9 +216,23 @@ impl Cluster {
         if let Some(number) = find(&names) {
             return number as u16;
         }
-        // A view has far fewer members than that, and names come again.
-        names.push(Arc::clone(name));
-        (names.len() - 1) as u16
+        if names.len() < NAMES_MAX {
+            names.push(Arc::clone(name));
+            return (names.len() - 1) as u16;
+        }
+        // A cluster that has seen so many names over the years: one is forgotten by which nothing is routed.
+        let mut used = vec![false; names.len()];
+        for slot in 0..SLOTS {
+            if let Route::Peer(number) = self.routes.get(slot) {
+                used[usize::from(number)] = true;
+            }
+        }
+        let view = self.view.borrow();
+        let is_free = |number: &usize| !used[*number] && view.member(&names[*number]).is_none();
+        // There are more names than slots and members.
+        let free = (0..names.len()).find(is_free).unwrap_or(0);
+        names[free] = Arc::clone(name);
+        free as u16
     }
 
     /// The peer of a number.

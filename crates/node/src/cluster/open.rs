@@ -14,6 +14,9 @@ pub(super) const NOBODY: &[u8] = b"-CLUSTERDOWN no node that answers has the key
 pub(super) const UNKNOWN: &[u8] =
     b"-CLUSTERDOWN the node that has the key's slot has not answered; the command may have been done\r\n";
 
+/// The reply to a command that no frame to another node can take. It had no effect.
+const TOO_LONG: &[u8] = b"-ERR the command is too long to be sent to the node that has the key's slot\r\n";
+
 /// How often commands go on at once to where a node says that their slot is. Then they wait, until nodes agree.
 const HOPS_MAX: u32 = 4;
 
@@ -29,7 +32,7 @@ pub(super) struct Open {
     pub missed: Vec<Arc<str>>,
     /// By slot: who has it now, as the one says that was asked last.
     moved: Vec<(u16, Arc<str>)>,
-    /// How often commands were answered by who does not have their slots.
+    /// How often commands were sent to who does not have their slots, or could not be sent.
     pub hops: u32,
     /// Whether nobody knows better than the one who was asked: soon somebody will.
     pub waits: bool,
@@ -88,6 +91,10 @@ impl Open {
                 // Whoever answers like that has perhaps done it.
                 None => PeerError::Protocol,
             },
+            Err(PeerError::TooLong) => {
+                self.fail(commands, TOO_LONG);
+                return Vec::new();
+            }
             Err(error) => error,
         };
         let mut again = Vec::new();
@@ -98,6 +105,15 @@ impl Open {
                 _ => self.replies[index as usize] = Some(UNKNOWN.into()),
             }
         }
+        again
+    }
+
+    /// As [`Open::take`], of a peer that could not be asked, or whose answer will not come. Checks go to another at once; what only the
+    /// holder can do waits until there may be a holder to ask, since without that it would be asked again in the same turn, and for ever.
+    pub(super) fn take_failure(&mut self, commands: &[u32], error: PeerError) -> Vec<u32> {
+        let again = self.take(commands, Err(error));
+        self.hops += 1;
+        self.waits |= again.iter().any(|&index| class_of(&self.batch, index) == Class::Other);
         again
     }
 
@@ -176,7 +192,12 @@ pub(super) fn whole_or_part(answer: &Answer, commands: usize) -> Option<Replies>
     let replies = read(answer)?;
     let is_sound = replies.ends.len() == commands
         && replies.ends.is_sorted()
-        && replies.ends.last().map_or(0, |&end| end as usize) == replies.bytes.len();
+        && replies.ends.last().map_or(0, |&end| end as usize) == replies.bytes.len()
+        && replies.not_answered.is_sorted_by(|a, b| a.index < b.index)
+        && replies
+            .not_answered
+            .last()
+            .is_none_or(|last| (last.index as usize) < commands);
     let elsewhere = replies.not_answered.iter().map(|command| Elsewhere {
         index: command.index,
         slot: match command.why {

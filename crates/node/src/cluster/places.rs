@@ -1,6 +1,6 @@
 //! Where the keys of a command are, for workers of a clustered node.
 
-use crate::node::Place;
+use crate::node::{Node, Place};
 use crate::worker::Worker;
 use std::time::Duration;
 use tollgate_cluster::circuit::Class;
@@ -13,9 +13,6 @@ const PROMPT_PATIENCE_US: u64 = 20_000;
 /// How long any other command does.
 const PATIENCE_US: u64 = 3_000_000;
 
-/// How often a slot of another worker is looked at while it is closing.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-
 /// Where the keys of a command are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whereabouts {
@@ -25,6 +22,8 @@ pub enum Whereabouts {
     Closing(u16),
     /// All in that place, which is no worker of this node.
     Elsewhere(usize),
+    /// In several places, for a command that does the same to each of its keys.
+    Several,
 }
 
 /// How long a command may wait, and who can decide it.
@@ -33,6 +32,20 @@ pub fn class_of(spec: &Spec) -> Class {
         Run::Check(_) => Class::Check,
         Run::Key(_) if spec.group == "tollgate" => Class::Prompt,
         _ => Class::Other,
+    }
+}
+
+/// Waits while a slot of any worker of a node is closing.
+pub(super) async fn until_open(node: &Node, slot: u16) {
+    let Some(cluster) = &node.cluster else { return };
+    while node.place(slot) == Place::Closing {
+        // Registered first: a slot that opens between the two is not missed, whichever worker opens it.
+        let opened = cluster.opened.notified();
+        tokio::pin!(opened);
+        opened.as_mut().enable();
+        if node.place(slot) == Place::Closing {
+            opened.await;
+        }
     }
 }
 
@@ -49,20 +62,27 @@ impl Worker {
 
     fn find_keys(&self, spec: &Spec, request: Request<'_>) -> Whereabouts {
         let workers = self.node.workers();
+        let goes_apart = matches!(spec.run, Run::EachKey(_));
         let mut only: Option<usize> = None;
+        let mut is_one = true;
         for position in spec.key_positions(request) {
             let slot = slot_of(request.arg(position));
             let place = match self.node.place(slot) {
                 Place::Closing => return Whereabouts::Closing(slot),
                 Place::Of(place) => place,
             };
+            is_one &= only.is_none_or(|only| only == place);
             // Keys of several places have to be brought together, whichever those are.
-            if place < workers || only.is_some_and(|only| only != place) {
+            if !goes_apart && (place < workers || !is_one) {
                 return Whereabouts::Here;
             }
             only = Some(place);
         }
-        only.map_or(Whereabouts::Here, Whereabouts::Elsewhere)
+        match only {
+            _ if !is_one => Whereabouts::Several,
+            Some(place) if place >= workers => Whereabouts::Elsewhere(place),
+            _ => Whereabouts::Here,
+        }
     }
 
     /// The slot of the first key of a request that is not in this node, or else of its first key.
@@ -78,15 +98,7 @@ impl Worker {
 
     /// Waits while a slot is closing.
     pub async fn until_open(&self, slot: u16) {
-        let Some(links) = &self.links else { return };
-        let is_own = self.node.owner(slot) == self.index;
-        while self.node.place(slot) == Place::Closing {
-            match is_own {
-                true => links.opened.notified().await,
-                // Its own worker is told, and this one is not.
-                false => tokio::time::sleep(LOOK_AGAIN).await,
-            }
-        }
+        until_open(&self.node, slot).await;
     }
 
     /// Waits while a slot is closing, as long as a command may that was asked for at `asked_us`, by the node's clock. Answers whether it

@@ -67,6 +67,11 @@ impl Routes {
         }
     }
 
+    /// Whether somebody decides for each slot.
+    pub fn are_known(&self) -> bool {
+        (0..self.slots.len()).all(|slot| self.get(slot as u16) != Route::Nobody)
+    }
+
     /// Changes the route of a slot. Only the worker that has the slot's place in this node does.
     pub fn set(&self, slot: u16, route: Route) {
         let value = match route {
@@ -101,6 +106,10 @@ mod tests {
         }
         routes.set_epoch(1, 7);
         assert_eq!((routes.epoch(1), routes.epoch(2), routes.epoch(9)), (7, 0, 0));
+        assert!(!routes.are_known());
+        (0..3).for_each(|slot| routes.set(slot, Route::Peer(0)));
+        assert!(routes.are_known());
+        routes.set(2, Route::Nobody);
         routes.set(9, Route::Here);
         assert_eq!(routes.get(9), Route::Nobody);
         assert_eq!(routes.get(2), Route::Nobody);

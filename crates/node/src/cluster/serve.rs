@@ -115,6 +115,15 @@ impl Forwarded {
 
     fn sort(&mut self, worker: &Worker, env: &Env, spec: &'static Spec, request: Request<'_>) {
         let workers = worker.node.workers();
+        if matches!(spec.run, Run::EachKey(_)) && goes_apart(worker, spec, request) {
+            let mut batch = Batch::default();
+            batch.push(spec, env, request);
+            self.order.remote(self.parts.len(), 0);
+            self.parts.push(Part::EachKey(batch));
+            // What comes after it for the same keys comes after it.
+            self.collecting.fill(None);
+            return;
+        }
         // The worker of a key here; the shard's own mailbox waits for a slot that closes.
         let place = |position: usize| {
             let slot = slot_of(request.arg(position));
@@ -136,16 +145,6 @@ impl Forwarded {
         if others.contains(&None) {
             return self.note_elsewhere(worker, spec, request);
         }
-        let is_split = others.iter().any(|&other| other != Some(first));
-        if is_split && matches!(spec.run, Run::EachKey(_)) {
-            let mut batch = Batch::default();
-            batch.push(spec, env, request);
-            self.order.remote(self.parts.len(), 0);
-            self.parts.push(Part::EachKey(batch));
-            // What comes after it for the same keys comes after it.
-            self.collecting.fill(None);
-            return;
-        }
         let part = *self.collecting[first].get_or_insert_with(|| {
             self.parts.push(Part::Batch(first, Batch::default()));
             self.parts.len() - 1
@@ -166,25 +165,20 @@ impl Forwarded {
 
     /// Runs them. A command that was not run, since its slot is elsewhere, has an empty reply.
     pub async fn run(self, worker: &Rc<Worker>) -> Replies {
-        let mut waiting = Vec::with_capacity(self.parts.len());
+        let mut batches = Vec::with_capacity(self.parts.len());
+        let mut waiting = Vec::new();
         for part in self.parts {
-            waiting.push(match part {
-                Part::Batch(owner, batch) => match worker.node.post_batch(owner, batch, Some(self.lane)) {
-                    Ok(replies) => Waiting::Batch(replies),
-                    Err(lost) => Waiting::Lost(lost),
-                },
-                Part::EachKey(batch) => Waiting::EachKey(batch),
-            });
+            match part {
+                Part::Batch(owner, batch) => waiting.push(worker.node.post_batch(owner, batch, Some(self.lane))),
+                Part::EachKey(batch) => {
+                    // After what came before it, and before what comes after it.
+                    take_all(&mut waiting, &mut batches).await;
+                    batches.push(Ok(run_each_key(worker, &batch).await));
+                }
+            }
         }
-        let mut batches = Vec::with_capacity(waiting.len());
+        take_all(&mut waiting, &mut batches).await;
         let mut elsewhere = self.elsewhere;
-        for part in waiting {
-            batches.push(match part {
-                Waiting::Batch(replies) => replies.await.map_err(|_| Lost::ShardGone),
-                Waiting::Lost(lost) => Err(lost),
-                Waiting::EachKey(batch) => Ok(run_each_key(worker, &batch).await),
-            });
-        }
         if let (1, [Ok(only)]) = (batches.len(), &mut batches[..])
             && self.local_ends.is_empty()
         {
@@ -199,8 +193,21 @@ impl Forwarded {
     }
 }
 
+/// Whether the keys of a command are in several places: of workers of this node, or of others.
+fn goes_apart(worker: &Worker, spec: &Spec, request: Request<'_>) -> bool {
+    let mut places = spec.key_positions(request).map(|position| {
+        let slot = slot_of(request.arg(position));
+        match worker.node.place(slot) {
+            Place::Of(place) => place,
+            Place::Closing => worker.node.owner(slot),
+        }
+    });
+    let first = places.next();
+    places.any(|place| Some(place) != first)
+}
+
 /// The reply in place of one that does not fit into a frame.
-const TOO_LARGE: &[u8] =
+pub const TOO_LARGE: &[u8] =
     b"-ERR the replies of another node are too large to be sent together; the command was done\r\n";
 /// Bytes of a frame beside the replies: of the frame itself, and for each command.
 const FRAME_BESIDE_BYTES: usize = 1024;
@@ -235,11 +242,17 @@ pub fn fit(replies: &mut Replies, bytes_max: usize) -> bool {
     true
 }
 
-/// A part under way.
-enum Waiting {
-    Batch(oneshot::Receiver<Replies>),
-    Lost(Lost),
-    EachKey(Batch),
+/// Waits for batches, and appends their replies.
+async fn take_all(
+    waiting: &mut Vec<Result<oneshot::Receiver<Replies>, Lost>>,
+    batches: &mut Vec<Result<Replies, Lost>>,
+) {
+    for posted in waiting.drain(..) {
+        batches.push(match posted {
+            Ok(replies) => replies.await.map_err(|_| Lost::ShardGone),
+            Err(lost) => Err(lost),
+        });
+    }
 }
 
 async fn run_each_key(worker: &Rc<Worker>, batch: &Batch) -> Replies {

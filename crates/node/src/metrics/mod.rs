@@ -142,6 +142,12 @@ pub struct WorkerCounters {
     pub keys_waited: Counter,
     /// Keys lent by other shards to runs of this worker.
     pub keys_borrowed: Counter,
+    /// Keys of this worker's shard lent to runs of other nodes.
+    pub keys_lent: Counter,
+    /// Those that are lent or wanted now.
+    pub keys_lent_now: Counter,
+    /// Loans that their node has not taken back as a run of this worker left them.
+    pub loans_torn: Counter,
     /// Times that a script started again because it needed another key.
     pub script_restarts: Counter,
     /// Connections to and from peers that stood.
@@ -169,13 +175,14 @@ pub struct WorkerCounters {
 }
 
 /// Why an entry of another node is not kept as it was: its policy or rule does not exist here, its policy is of another version, there
-/// are too many different limits, or there is no memory.
-pub const ENTRY_REFUSALS: [&str; 5] = [
+/// are too many different limits, there is no memory, or it makes no sense.
+pub const ENTRY_REFUSALS: [&str; 6] = [
     "unknown_policy",
     "unknown_rule",
     "other_version",
     "interned_limits",
     "memory",
+    "malformed",
 ];
 
 impl WorkerCounters {
@@ -215,6 +222,9 @@ impl WorkerCounters {
             script_bytes: Counter::default(),
             keys_waited: Counter::default(),
             keys_borrowed: Counter::default(),
+            keys_lent: Counter::default(),
+            keys_lent_now: Counter::default(),
+            loans_torn: Counter::default(),
             script_restarts: Counter::default(),
             peer_connections_opened: Counter::default(),
             peer_connections_closed: Counter::default(),

@@ -120,8 +120,26 @@ impl Metrics {
         text.single(
             "tollgate_keys_borrowed_total",
             Counter,
-            "Keys lent by other shards to commands over several keys, transactions and scripts.",
+            "Keys lent by other shards and nodes to commands over several keys, transactions and scripts.",
             self.sum(|worker| &worker.keys_borrowed),
+        );
+        text.single(
+            "tollgate_keys_lent_total",
+            Counter,
+            "Keys lent to other nodes.",
+            self.sum(|worker| &worker.keys_lent),
+        );
+        text.single(
+            "tollgate_keys_lent",
+            Gauge,
+            "Keys that are lent to other nodes, or wanted by them, now.",
+            self.sum(|worker| &worker.keys_lent_now),
+        );
+        text.single(
+            "tollgate_loans_torn_total",
+            Counter,
+            "Loans that their node did not take back as a command of this node left them.",
+            self.sum(|worker| &worker.loans_torn),
         );
         text.single(
             "tollgate_key_waits_total",

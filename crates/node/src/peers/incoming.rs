@@ -28,6 +28,8 @@ pub struct PeerId {
     pub workers: u16,
     /// The version of the protocol that both speak.
     pub version: u16,
+    /// The number of its connection, of those to this worker.
+    pub connection: u64,
 }
 
 /// What a worker does with what its peers say.
@@ -52,6 +54,8 @@ pub struct Incoming<H> {
     handler: Rc<H>,
     /// By name and worker of the peer: the newest connection.
     open: RefCell<HashMap<Asker, Rc<Answering>>>,
+    /// Connections so far.
+    connections: Cell<u64>,
 }
 
 impl<H> fmt::Debug for Incoming<H> {
@@ -167,6 +171,7 @@ impl<H: PeerHandler + 'static> Incoming<H> {
             worker,
             handler,
             open: RefCell::default(),
+            connections: Cell::new(0),
         })
     }
 
@@ -183,7 +188,9 @@ impl<H: PeerHandler + 'static> Incoming<H> {
             reader,
             writer,
         } = *established;
+        self.connections.set(self.connections.get() + 1);
         let peer = PeerId {
+            connection: self.connections.get(),
             id: peer.id,
             worker: peer.worker,
             workers: peer.workers,

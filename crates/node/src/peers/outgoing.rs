@@ -34,7 +34,7 @@ const STEADY: Duration = Duration::from_secs(1);
 pub enum PeerEvent {
     /// It stands. What the peer said of itself.
     Connected(Box<Hello>),
-    /// It stood, and ended. It is tried again.
+    /// It stood, and ended. It is tried again, unless it was given up: then the peer is gone, or is another.
     Lost(PeerError),
     /// An attempt failed. There will be others.
     Failed(PeerError),
@@ -123,6 +123,11 @@ impl Peers {
         drop(gone);
     }
 
+    /// Whether a peer of that name can be asked.
+    pub fn has(&self, name: &str) -> bool {
+        self.peers.borrow().contains_key(name)
+    }
+
     /// The connection to a worker of a peer, made now if there is none. It is for keeping, as long as the peer stays what it is: one that was
     /// given up answers [`PeerError::Unreached`].
     ///
@@ -196,6 +201,8 @@ pub struct PeerLink {
     state: RefCell<State>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<Result<Answer, PeerError>>>>,
     next_id: Cell<u64>,
+    /// How often it has stood.
+    connections: Cell<u64>,
     heard: Cell<Option<Instant>>,
     task: Cell<Option<AbortHandle>>,
 }
@@ -220,6 +227,7 @@ impl PeerLink {
             state: RefCell::new(State::Connecting(Queue::default())),
             waiting: RefCell::default(),
             next_id: Cell::new(1),
+            connections: Cell::new(0),
             heard: Cell::new(None),
             task: Cell::new(None),
         });
@@ -268,6 +276,16 @@ impl PeerLink {
     /// Whether it stands.
     pub fn is_up(&self) -> bool {
         matches!(*self.state.borrow(), State::Up(_))
+    }
+
+    /// Which of its connections stands, or was the last that did: what is tied to one is gone with it.
+    pub fn connection(&self) -> u64 {
+        self.connections.get()
+    }
+
+    /// Whether it is to that worker of that peer.
+    pub fn is_to(&self, peer: &str, worker: u16) -> bool {
+        *self.name == *peer && self.worker == worker
     }
 
     /// How many requests wait for their answers.
@@ -336,15 +354,17 @@ impl PeerLink {
 
     /// Ends it for good.
     fn give_up(&self) {
-        let mut why = PeerError::Unreached;
-        if let State::Up(sending) = self.state.replace(State::Over) {
-            why = PeerError::GivenUp;
-            sending.end(why);
-        }
+        let before = self.state.replace(State::Over);
         if let Some(task) = self.task.take() {
             task.abort();
         }
+        let State::Up(sending) = before else {
+            return self.fail_all(PeerError::Unreached);
+        };
+        let why = PeerError::GivenUp;
+        sending.end(why);
         self.fail_all(why);
+        self.tell(PeerEvent::Lost(why));
     }
 
     fn fail_all(&self, why: PeerError) {
@@ -448,6 +468,7 @@ impl PeerLink {
         } = *established;
         let sending = Rc::new(Sending::new(version, writer, self.shared.config.queue_bytes));
         let before = self.state.replace(State::Up(Rc::clone(&sending)));
+        self.connections.set(self.connections.get() + 1);
         if let State::Connecting(queue) = before {
             for (kind, id, body) in queue.frames {
                 if let Err(why) = sending.push_body(kind, id, &body, counters)

@@ -3,7 +3,6 @@
 use crate::gossip::Seal;
 use crate::peers::random;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tollgate_cluster::wire::{GossipRefusal, Sealer, Secret};
 
 /// Seals and opens datagrams of gossip.
@@ -57,9 +56,7 @@ impl WallSealer {
 
 fn wall_ms() -> u64 {
     // 64 bits of milliseconds are 584 million years.
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
+    crate::clock::wall_time().as_millis() as u64
 }
 
 #[cfg(test)]

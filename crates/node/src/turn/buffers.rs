@@ -3,6 +3,7 @@
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
 use crate::stretch::Stretch;
+use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tollgate_commands::{CheckQueue, Face, LastCommand, Warmer};
 
@@ -36,6 +37,8 @@ pub struct TurnBuffers {
     pub(super) numbers: Vec<usize>,
     /// The batches of this segment by number.
     pub(super) sent: Vec<Sent>,
+    /// Where commands of this segment have gone, by slot: others for the slot must not overtake them. None on a node that is alone.
+    pub(super) sent_slots: HashMap<u16, usize>,
     /// What the turn has worked since it began, or last let others run; none after it waited for anybody.
     pub(super) stretch: Option<Stretch>,
 }
@@ -71,6 +74,7 @@ impl TurnBuffers {
             numbers: vec![0; workers],
             stretch: None,
             sent: Vec::new(),
+            sent_slots: HashMap::new(),
         }
     }
 
@@ -97,6 +101,7 @@ impl TurnBuffers {
         self.order.clear();
         self.sent.clear();
         self.stretch = None;
+        self.sent_slots.clear();
         debug_assert!(self.queue.is_empty() && self.joining.is_empty());
     }
 }

@@ -44,7 +44,7 @@ impl Turn<'_> {
         let mut at = 0;
         while let Some((spec, db, proto, request)) = batch.get(at) {
             let env = self.worker.env(self.now_us, db, proto);
-            self.run_here(&env, spec, request).await;
+            self.run_here(&env, spec, request, false).await;
             at += 1;
             if self.is_large() && !self.send_local().await {
                 break;

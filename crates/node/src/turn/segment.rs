@@ -7,8 +7,9 @@ use crate::link::Phase;
 use crate::order::{Lost, Origin};
 use crate::remote::Replies;
 use crate::turn::LARGE_OUT_BYTES;
-use tollgate_commands::{Env, Session, Spec};
+use tollgate_commands::{Env, Run, Session, Spec};
 use tollgate_protocol::Request;
+use tollgate_store::slot_of;
 
 impl Turn<'_> {
     pub(super) async fn send_later(&mut self, owner: usize, env: &Env, spec: &'static Spec, request: Request<'_>) {
@@ -19,6 +20,12 @@ impl Turn<'_> {
             self.buffers.queue.start(true);
         }
         let buffers = &mut *self.buffers;
+        if self.worker.node.cluster.is_some() && !matches!(spec.run, Run::Check(_)) {
+            let slots = spec
+                .key_positions(request)
+                .map(|position| slot_of(request.arg(position)));
+            buffers.sent_slots.extend(slots.map(|slot| (slot, owner)));
+        }
         buffers.make_room_for(owner);
         if buffers.outgoing[owner].is_empty() {
             buffers.numbers[owner] = buffers.sent.len();
@@ -139,6 +146,7 @@ impl Turn<'_> {
             }
         }
         self.buffers.order.clear();
+        self.buffers.sent_slots.clear();
         self.buffers.queue.start(false);
         self.direct = true;
         self.read_clock();
@@ -170,6 +178,7 @@ impl Turn<'_> {
             local,
             order,
             queue,
+            sent_slots,
             ..
         } = &mut *self.buffers;
         if batches.is_empty() {
@@ -179,6 +188,7 @@ impl Turn<'_> {
         }
         local.clear();
         order.clear();
+        sent_slots.clear();
         queue.start(false);
         self.direct = true;
     }

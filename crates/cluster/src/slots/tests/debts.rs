@@ -138,7 +138,7 @@ fn what_a_share_admits_while_a_slot_moves_is_taken_where_it_goes() {
     net.run(&[0, 1], 50_000);
     assert_eq!(net.nodes[1].machine.decider(1, net.now_us), Decider::Soon, "frozen");
     net.admit(1, 1, Admission::Local);
-    net.step(1, |machine, step| machine.frozen(1, step));
+    net.frozen(1, 1);
     net.run(&[0, 1], 200_000);
     assert!(net.decides(0, 1));
     assert_eq!(net.left(0, 1), Some(6), "of seven");
@@ -153,4 +153,23 @@ fn what_a_share_admits_while_a_slot_is_frozen_is_taken_here_if_it_stays() {
     net.admit(1, 1, Admission::Local);
     net.run(&[0, 1], 510_000);
     assert_eq!(net.left(1, 1), Some(6), "nothing came of it in half a second");
+}
+
+#[test]
+fn that_debits_were_taken_is_believed_of_nobody_but_who_got_them() {
+    let mut net = pair();
+    let c = net.add("c", 1);
+    net.cut.push((0, 1));
+    net.admit(0, 1, Admission::Local);
+    net.run(&[0, 1], 100_000);
+    let id = net.nodes[c].id.clone();
+    for number in 0..10 {
+        let lie = Message::Debited { slot: 1, number };
+        net.step(0, |machine, step| machine.receive(&id, 0, lie, step));
+    }
+    assert!(!net.settled());
+    net.cut.clear();
+    net.run(&[0, 1], 800_000);
+    assert!(net.settled());
+    assert_eq!(net.left(1, 1), Some(6), "of seven");
 }

@@ -6,6 +6,7 @@ mod moves;
 
 use super::*;
 use crate::simulation::{KeyRule, ModelStore};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const SLOTS: u16 = 16;
@@ -27,6 +28,8 @@ struct Net {
     cut: Vec<(usize, usize)>,
     /// Whether a slot that is to be frozen is so at once.
     freezes: bool,
+    /// By node and slot: the number of the last attempt to freeze it.
+    freeze_numbers: BTreeMap<(usize, u16), u64>,
 }
 
 fn rules() -> Arc<[KeyRule]> {
@@ -47,6 +50,7 @@ impl Net {
             under_way: Vec::new(),
             cut: Vec::new(),
             freezes: true,
+            freeze_numbers: BTreeMap::new(),
         };
         for name in names {
             net.add(name, 1);
@@ -102,11 +106,22 @@ impl Net {
                         self.under_way.push((node, to, message));
                     }
                 }
-                Effect::Freeze { slot } if self.freezes => self.step(node, |machine, step| machine.frozen(slot, step)),
+                Effect::Freeze { slot, number } => {
+                    self.freeze_numbers.insert((node, slot), number);
+                    if self.freezes {
+                        self.frozen(node, slot);
+                    }
+                }
                 Effect::Event(event) => self.nodes[node].events.push(event),
                 _ => {}
             }
         }
+    }
+
+    /// Nothing is under way in a slot that was to be frozen.
+    fn frozen(&mut self, node: usize, slot: u16) {
+        let number = self.freeze_numbers[&(node, slot)];
+        self.step(node, |machine, step| machine.frozen(slot, number, step));
     }
 
     /// All nodes with an index in `members` learn of a view of those; the ring gives slot s to member s mod their number.

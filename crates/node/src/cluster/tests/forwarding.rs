@@ -100,3 +100,68 @@ fn a_local_share_begins_with_its_part_of_what_was_seen_last() {
         assert!(reply.starts_with("*6\r\n:0\r\n"), "{reply}");
     });
 }
+
+#[test]
+fn a_command_whose_sending_fails_at_once_gets_an_error_and_others_have_their_chance() {
+    let long = format!("SET k {}", "x".repeat(17 << 20));
+    for (failure, command, reply) in [
+        ("too long", long.as_str(), "-ERR the command is too long "),
+        ("unknown", "SET k v", "-CLUSTERDOWN "),
+        ("unknown", "RL.RESET k", "-CLUSTERDOWN "),
+        ("refused", "SET k v", "-CLUSTERDOWN "),
+        ("unresolved", "SET k v", "-CLUSTERDOWN "),
+        ("full", "SET k v", "-CLUSTERDOWN "),
+    ] {
+        with_worker(async |worker, _inbox| {
+            see_members(&worker, &["b"]);
+            let peers = &worker.links.as_ref().unwrap().peers;
+            let name = "b".into();
+            let _peer = Peer::start(&worker, "b", Manner::NotHere);
+            match failure {
+                "unknown" => peers.retain(|_| false),
+                "refused" => {
+                    let free = std::net::TcpListener::bind("127.0.0.1:0")
+                        .unwrap()
+                        .local_addr()
+                        .unwrap();
+                    peers.set(&name, 2, &free.to_string().into());
+                }
+                "unresolved" => peers.set(&name, 2, &"no such host:1".into()),
+                "full" => {
+                    // Nobody takes what is sent there, and so much may wait.
+                    let link = peers.link("b", 0).unwrap();
+                    let body = vec![0; 1 << 20];
+                    while link.send_body(tollgate_cluster::wire::Kind::Pong, &body).is_ok() {}
+                }
+                _ => {}
+            }
+            Peer::holds_all(&worker, "b");
+            let chances = Rc::new(std::cell::Cell::new(0));
+            let others = {
+                let chances = Rc::clone(&chances);
+                tokio::task::spawn_local(async move {
+                    loop {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                        chances.set(chances.get() + 1);
+                    }
+                })
+            };
+            let answered = text(&forwarded(&worker, command).await);
+            others.abort();
+            assert!(answered.starts_with(reply), "{failure} {command:.20}: {answered}");
+            // They have waited for three seconds, but for those that cannot.
+            let waits = failure != "too long" && command.starts_with("SET");
+            assert!(!waits || chances.get() > 20, "{failure}: {}", chances.get());
+        });
+    }
+}
+
+#[test]
+fn without_a_replica_the_heir_decides_by_its_share() {
+    with_worker(async |worker, _inbox| {
+        super::see_ring(&worker, &["b", "c"], 1, 0);
+        Peer::holds_all(&worker, "c");
+        let reply = worker.decide_all_instead(crate::cluster::Standing::Heir, &batch(&worker, CHECK));
+        assert!(text(&reply).ends_with("local\r\n"), "{}", text(&reply));
+    });
+}

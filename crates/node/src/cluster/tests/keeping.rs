@@ -37,7 +37,9 @@ fn what_is_in_the_journal_of_a_slot_is_told_before_the_slot_is_frozen_or_cleared
                 super::peer::Peer::holds_all(&worker, "c");
                 assert!(!links.machine.borrow().is_held(slot) && !links.machine.borrow().can_stand_in(slot));
             } else {
-                Rc::clone(&worker).close_slot(slot).await;
+                let peer = super::peer::Peer::start(&worker, "b", super::peer::Manner::Silent);
+                peer.follow(&worker, "b", slot).await;
+                super::settle().await;
             }
             assert_eq!(journalled(), 1, "cleared: {cleared}");
         });

@@ -1,6 +1,7 @@
 //! A worker of a clustered node, in one thread with its peers, whom the tests speak for.
 
 mod forwarding;
+mod holding;
 mod keeping;
 mod peer;
 
@@ -90,15 +91,39 @@ fn see_ring(worker: &Rc<Worker>, others: &[&str], target: u16, heir: u16) {
     worker.step_slots(|machine, step| machine.view(&view, step));
 }
 
+/// Makes the machine see that member beside this node, which has all slots but one: that is the member's.
+fn see_target(worker: &Rc<Worker>, other: &str, slot: u16) {
+    let me = worker.node.cluster.as_ref().unwrap().me.clone();
+    let mut targets = vec![0; usize::from(SLOTS)];
+    targets[usize::from(slot)] = 1;
+    let view = View {
+        members: vec![(me, false), (peer_id(other), false)],
+        targets: targets.into(),
+        heirs: vec![tollgate_cluster::slots::NOBODY; usize::from(SLOTS)].into(),
+    };
+    worker.step_slots(|machine, step| machine.view(&view, step));
+}
+
+/// Lets all tasks go on that can.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A batch of one command.
 fn batch(worker: &Worker, command: &str) -> Batch {
     let mut batch = Batch::default();
     let mut scanner = Scanner::new(ScanLimits::default());
-    let line = format!("{command}\r\n");
-    let Ok(Progress::Request { .. }) = scanner.next(line.as_bytes()) else {
-        panic!("{command}");
+    let words: Vec<&str> = command.split(' ').collect();
+    let mut text = format!("*{}\r\n", words.len());
+    for word in words {
+        text += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    let Ok(Progress::Request { .. }) = scanner.next(text.as_bytes()) else {
+        panic!("{command:.40}");
     };
-    let request = scanner.request(line.as_bytes());
+    let request = scanner.request(text.as_bytes());
     let (spec, _) = worker
         .node
         .commands

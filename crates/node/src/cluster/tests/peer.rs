@@ -2,16 +2,20 @@
 
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::node::Place;
 use crate::peers::{Incoming, PeerConfig, PeerHandler, PeerId, Refusals, ReplyHandle, accept};
 use crate::worker::Worker;
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tollgate_cluster::Epoch;
-use tollgate_cluster::slots::{Message, Run};
-use tollgate_cluster::wire::{Forward, Holder, Kind, Local, NotAnswered, Replies, Versions, Why, read_message};
+use tollgate_cluster::slots::{Machine, Message, Run};
+use tollgate_cluster::wire::{
+    Forward, Holder, Kind, Local, NotAnswered, Replies, SlotMessages, Versions, Why, read_message,
+};
 
 /// How a peer answers commands.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +30,8 @@ pub enum Manner {
     Nonsense,
     /// It has done them.
     Done,
+    /// It has done them, for one key each.
+    One,
     /// Never.
     Silent,
 }
@@ -39,6 +45,8 @@ pub struct Peer {
     pub asked: Cell<u32>,
     /// How many of these in place of a holder.
     pub asked_as_heir: Cell<u32>,
+    /// What the worker's slot machine has sent, and was not looked at yet.
+    pub told: RefCell<Vec<Message>>,
 }
 
 /// The reply of a peer that does commands.
@@ -70,6 +78,7 @@ impl Peer {
             manner: Cell::new(manner),
             asked: Cell::default(),
             asked_as_heir: Cell::default(),
+            told: RefCell::default(),
         });
         let incoming = Incoming::new(Arc::clone(&config), 0, Rc::clone(&peer));
         tokio::task::spawn_local(accept(config, listener, move |accepted| {
@@ -80,13 +89,47 @@ impl Peer {
         peer
     }
 
+    /// Makes the ring give that slot, and no other, to this peer, and says that it has all that it is sent, until the slot is to be frozen.
+    pub async fn follow(&self, worker: &Rc<Worker>, name: &str, slot: u16) {
+        super::see_target(worker, name, slot);
+        let id = super::peer_id(name);
+        worker.step_slots(|machine, step| machine.link_up(&id, 0, 0..tollgate_cluster::SLOTS, step));
+        for _ in 0..1_000 {
+            if worker.node.place(slot) == Place::Closing {
+                return;
+            }
+            worker.step_slots(Machine::tick);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            for message in self.told.take() {
+                if let Message::Batch(batch) = message {
+                    let (slot, stream, number) = (batch.slot, batch.stream, batch.number);
+                    let ack = Message::Ack { slot, stream, number };
+                    worker.step_slots(|machine, step| machine.receive(&id, 0, ack, step));
+                }
+            }
+        }
+        panic!("the slot is not frozen");
+    }
+
+    /// Whether it has been offered a slot since that was last asked.
+    pub fn was_offered(&self) -> bool {
+        let told = self.told.take();
+        told.iter().any(|message| matches!(message, Message::Handover(_)))
+    }
+
     /// Makes the worker believe that this peer holds all slots.
     pub fn holds_all(worker: &Rc<Worker>, name: &str) {
-        let runs = vec![Run {
-            first: 0,
-            last: tollgate_cluster::SLOTS - 1,
-            epoch: Epoch(9),
-        }];
+        Self::holds_slots(worker, name, 0, tollgate_cluster::SLOTS - 1);
+    }
+
+    /// Makes the worker believe that this peer holds that slot.
+    pub fn holds(worker: &Rc<Worker>, name: &str, slot: u16) {
+        Self::holds_slots(worker, name, slot, slot);
+    }
+
+    fn holds_slots(worker: &Rc<Worker>, name: &str, first: u16, last: u16) {
+        let epoch = Epoch(9);
+        let runs = vec![Run { first, last, epoch }];
         let holdings = Message::Holdings { runs, all: true };
         worker.step_slots(|machine, step| machine.receive(&super::peer_id(name), 0, holdings, step));
     }
@@ -94,6 +137,11 @@ impl Peer {
 
 impl PeerHandler for Peer {
     fn on_frame(self: Rc<Self>, from: &PeerId, kind: Kind, body: &[u8], reply: ReplyHandle) {
+        if kind == Kind::Slot {
+            self.told
+                .borrow_mut()
+                .extend(SlotMessages::of(body).map(Result::unwrap));
+        }
         if kind != Kind::Forward {
             return;
         }
@@ -113,7 +161,11 @@ impl PeerHandler for Peer {
                 })
                 .collect(),
         };
-        let bytes = DONE.repeat(count as usize);
+        let one = match self.manner.get() {
+            Manner::One => ":1\r\n",
+            _ => DONE,
+        };
+        let bytes = one.repeat(count as usize);
         let done = |ends: Vec<u32>| Replies {
             bytes: bytes.as_bytes(),
             ends: Cow::Owned(ends),
@@ -133,7 +185,9 @@ impl PeerHandler for Peer {
                 reply.reply(&none(Why::Moved { slot, holder }))
             }
             Manner::Nonsense => reply.reply(&done(vec![1])),
-            Manner::Done => reply.reply(&done((1..=count).map(|number| number * DONE.len() as u32).collect())),
+            Manner::Done | Manner::One => {
+                reply.reply(&done((1..=count).map(|number| number * one.len() as u32).collect()))
+            }
         };
         answered.unwrap();
     }

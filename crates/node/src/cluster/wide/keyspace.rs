@@ -33,7 +33,7 @@ impl Worker {
                 KeyspaceAnswer::Freed { more: false }
             }
             // Only scripts ask for names, those of their node.
-            KeyspaceOp::Names { .. } => KeyspaceAnswer::Names(Vec::new(), None),
+            KeyspaceOp::Names { .. } => KeyspaceAnswer::Names(Vec::new(), None, Vec::new()),
         })
     }
 

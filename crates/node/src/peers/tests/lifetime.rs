@@ -82,12 +82,19 @@ fn a_request_that_was_never_sent_does_not_look_as_if_it_had_been() {
     // And one on a connection that stood may have been.
     let server = Server::start(config("b"));
     run_local(async {
-        let (peers, ..) = asking(config("a"), server.address);
+        let (peers, _, events) = asking(config("a"), server.address);
         let link = peers.link("b", 0).unwrap();
         let held = link.request_body(Kind::Slot, HOLD).unwrap();
         until("connected", || link.is_up()).await;
         peers.retain(|_| false);
         assert!(held.await.unwrap_err().may_have_arrived());
+        assert_eq!(events.borrow().last().map(String::as_str), Some("lost b 0 GivenUp"));
+        // One that did not stand is not lost.
+        let told = events.borrow().len();
+        peers.set(&"b".into(), 2, &server.address.to_string().into());
+        peers.link("b", 0).unwrap();
+        peers.retain(|_| false);
+        assert_eq!(events.borrow().len(), told);
     });
 }
 
