@@ -411,15 +411,26 @@ impl Worker {
     fn note_script(&self, run: &ScriptRun) {
         let counters = self.counters();
         counters.scripts.add(1);
-        match run.bound_hit() {
-            Some(ScriptBound::Budget) => counters.limit_hit(Bound::ScriptBudget),
-            Some(ScriptBound::Memory) => counters.limit_hit(Bound::ScriptMemory),
-            Some(ScriptBound::Step) => counters.limit_hit(Bound::ScriptStep),
-            None => {}
+        let hit = run.bound_hit().map(|bound| match bound {
+            ScriptBound::Budget => Bound::ScriptBudget,
+            ScriptBound::Memory => Bound::ScriptMemory,
+            ScriptBound::Step => Bound::ScriptStep,
+        });
+        if let Some(bound) = hit {
+            counters.limit_hit(bound);
         }
         let spent_ms = run.spent().as_millis() as u64;
         if spent_ms >= self.node.config.script.slow_ms {
-            tracing::warn!(event = "slow_script", script = run.name(), spent_ms);
+            match hit {
+                Some(bound) => tracing::warn!(
+                    event = "slow_script",
+                    script = run.name(),
+                    spent_ms,
+                    stopped_by = bound.info().key,
+                    "stopped"
+                ),
+                None => tracing::warn!(event = "slow_script", script = run.name(), spent_ms),
+            }
         }
     }
 

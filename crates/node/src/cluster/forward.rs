@@ -5,6 +5,7 @@ use super::lanes::Finished;
 use super::open::{NOBODY, Open, UNKNOWN, class_of, first_slot, whole, whole_or_part};
 use super::places::Whereabouts;
 use super::serve::{Forwarded, Malformed, Stretch, fit};
+use super::unknown::name_node;
 use crate::limits::Bound;
 use crate::node::Place;
 use crate::order::Lost;
@@ -484,6 +485,7 @@ impl Worker {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let mut replies = forwarded.run(&worker).await;
+            name_node(&mut replies, &worker.node.about.name);
             if fit(&mut replies, worker.node.config.limits.peer_frame_bytes) {
                 worker.counters().limit_hit(Bound::PeerFrameBytes);
             }

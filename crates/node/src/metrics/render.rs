@@ -182,6 +182,15 @@ impl Metrics {
         ] {
             text.sample(name, &[("state", state)], count.get());
         }
+        let name = "tollgate_members_differing";
+        text.family(
+            name,
+            Gauge,
+            "Members of the cluster whose rules, or policies, are not those of this node.",
+        );
+        for (what, count) in [("rules", &gossip.other_rules), ("policies", &gossip.other_policies)] {
+            text.sample(name, &[("what", what)], count.get());
+        }
         let name = "tollgate_gossip_datagrams_total";
         text.family(
             name,
