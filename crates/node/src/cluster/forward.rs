@@ -308,9 +308,7 @@ impl Worker {
 
     /// Sends commands to whoever decides them now. Answers which of them have no reply yet.
     async fn settle(self: &Rc<Self>, open: &mut Open, left: &[u32]) -> Vec<u32> {
-        // Checks do not wait for what only the holder can do.
-        let are_others = left.iter().all(|&index| class_of(&open.batch, index) == Class::Other);
-        if are_others && std::mem::take(&mut open.waits) {
+        if std::mem::take(&mut open.waits) {
             let most = if open.hops < AGREE_HOPS { AGREE } else { AGAIN };
             self.until_changed(most).await;
         }
