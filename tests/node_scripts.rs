@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tollgate_suite::{Client, Node, Value, until_hit};
+use tollgate_suite::{Client, Node, Value, until, until_hit};
 
 fn eval(client: &mut Client, script: &str, keys: &[&str], args: &[&str]) -> Value {
     let count = keys.len().to_string();

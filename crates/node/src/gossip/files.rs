@@ -157,7 +157,7 @@ mod tests {
             (names, differing.counts(own))
         };
         let (same, other) = ((id("a", 1), own), (id("b", 2), files(2, 1)));
-        assert_eq!(see(&[same.clone()]), (vec![], (0, 0)));
+        assert_eq!(see(std::slice::from_ref(&same)), (vec![], (0, 0)));
         assert_eq!(see(&[same.clone(), other.clone()]), (vec![2], (1, 0)));
         assert_eq!(see(&[same.clone(), other.clone()]), (vec![], (1, 0)));
         let changed = (other.0.clone(), files(2, 3));
