@@ -58,7 +58,7 @@ fn nodes_with_other_rules_say_so_and_errors_name_the_node() {
     let a = start("a", &some, None);
     let b = start("b", &more, Some(&a));
     let c = start("c", &more, Some(&a));
-    [&b, &c].map(until_ready);
+    [&b, &c].into_iter().for_each(until_ready);
     let differing = |node: &Node| node.metric("tollgate_members_differing{what=\"rules\"}");
     until("they know", || {
         [&a, &b, &c].map(differing) == [Some(2.0), Some(1.0), Some(1.0)]

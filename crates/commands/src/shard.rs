@@ -522,6 +522,9 @@ impl Shard {
         }
         // Between commands nothing refers to parameters that are not retained.
         policies.end_epoch();
+        if policies.trim_params(entries_max) {
+            return true;
+        }
         let progress = store.sweep(now_us, entries_max, &mut |dropped| {
             if holds.has(dropped.entry.key()) {
                 // Nothing goes while a run is at it.

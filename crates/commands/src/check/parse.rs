@@ -141,6 +141,9 @@ pub(crate) fn cl_throttle(shard: &mut Shard, request: Request<'_>) -> Result<Ord
     const PERIOD_MAX_S: u64 = tollgate_limiter::WINDOW_MAX_US / 1_000_000;
     let policy = shard.policy_or_default(None)?;
     let count_max = terms_of(shard.policies().info(policy)).limit_max;
+    if request.len() > 6 {
+        return Err(CommandError::Arity("cl.throttle".to_owned()));
+    }
     let max_burst = ranged("max_burst", integer(request.arg(2))?, 0, AMOUNT_MAX - 1)?;
     let count = ranged("count", integer(request.arg(3))?, 1, count_max)?;
     let period_s = ranged("period", integer(request.arg(4))?, 1, PERIOD_MAX_S)?;

@@ -62,6 +62,9 @@ pub struct Asked {
     pending: Pending,
 }
 
+/// Keys that are wanted, and the connection to the worker that has them.
+type Linked<'a> = (Rc<PeerLink>, &'a [KeyNeed]);
+
 impl Worker {
     /// The name of a space for other nodes.
     fn within(&self, space: Space) -> Within<'_> {
@@ -119,7 +122,7 @@ impl Worker {
     }
 
     /// The connections to the workers of a peer that have keys, with these.
-    fn links_of<'a>(&self, place: usize, needs: &'a [KeyNeed]) -> Result<Vec<(Rc<PeerLink>, &'a [KeyNeed])>, Obstacle> {
+    fn links_of<'a>(&self, place: usize, needs: &'a [KeyNeed]) -> Result<Vec<Linked<'a>>, Obstacle> {
         let slot = needs.first().map_or(0, |need| slot_of(&need.key));
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return Err(Obstacle::Moved(slot));

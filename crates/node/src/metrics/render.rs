@@ -223,6 +223,13 @@ impl Metrics {
         let name = "tollgate_stored_bytes";
         text.family(name, Gauge, "Bytes of keys, buckets and values in memory, by shard.");
         self.by_shard(text, name, |worker| worker.stored_bytes.get());
+        let name = "tollgate_limits_memory_bytes";
+        text.family(
+            name,
+            Gauge,
+            "Bytes of the different limits in use, and of some kept as a cache, by shard.",
+        );
+        self.by_shard(text, name, |worker| worker.limits_bytes.get());
         let name = "tollgate_script_memory_bytes";
         text.family(
             name,
