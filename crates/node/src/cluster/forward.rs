@@ -384,8 +384,11 @@ impl Worker {
             return Some(Target::Nobody);
         };
         let (spec, _, _, request) = open.batch.get(index as usize)?;
-        if spec.key_positions(request).nth(1).is_some() && self.whereabouts(spec, request) == Whereabouts::Here {
-            // What is in several places is brought together here.
+        let whereabouts = || self.whereabouts(spec, request);
+        if spec.key_positions(request).nth(1).is_some()
+            && matches!(whereabouts(), Whereabouts::Here | Whereabouts::Several)
+        {
+            // What is in several places is brought together here, or done in each of them.
             return Some(Target::Here(self.index));
         }
         let slot = first_slot(&open.batch, index as usize)?;
