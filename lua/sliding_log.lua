@@ -46,7 +46,7 @@ local function cell_bytes(window: number): number
 end
 
 local function max_bytes(limit: Limit): number
-	assert(limit.limit <= LIMIT_MAX, "sliding_log takes a limit of at most 10000")
+	assert(limit.limit <= LIMIT_MAX, "a limit above max_limit")
 	return HEADER + limit.limit * cell_bytes(limit.window)
 end
 
@@ -304,6 +304,7 @@ return {
 	version = 1,
 	fields = "buffer",
 	burst = "none",
+	max_limit = LIMIT_MAX,
 	max_bytes = max_bytes,
 	check = check,
 	full_at = full_at,

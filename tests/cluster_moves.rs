@@ -160,7 +160,7 @@ fn load_scripts(address: SocketAddr, key: &str, stop: &AtomicBool, held: &Atomic
 fn load_transactions(nodes: &Mutex<Vec<SocketAddr>>, tag: &str, stop: &AtomicBool) -> usize {
     let (mut round, mut at) = (0, 0);
     let connect = |at: usize| {
-        let nodes = nodes.lock().unwrap();
+        let nodes = nodes.lock().expect("no load has panicked");
         Client::connect(nodes[at % nodes.len()])
     };
     let mut client = connect(at);
@@ -213,7 +213,7 @@ fn scenario_slots_move_while_their_keys_are_written_and_held_and_a_node_dies() {
         // The loads end also if something is not as it should be.
         let _ends = (Ends(&stop), Ends(&stop_loosely));
         let (stop, held, at_a) = (&stop, &held, a.listen());
-        nodes.lock().unwrap().push(at_a);
+        nodes.lock().expect("no load has panicked").push(at_a);
         let mut loads = vec![scope.spawn(move || load_keys(at_a, "a", stop))];
         let scripts: Vec<_> = ["held:1", "held:2"]
             .map(|key| (key, scope.spawn(move || load_scripts(at_a, key, stop, held))))
@@ -222,12 +222,12 @@ fn scenario_slots_move_while_their_keys_are_written_and_held_and_a_node_dies() {
         until("keys are held for long", || held.load(Ordering::Relaxed) > 1);
         let mut b = start("b", Some(&a));
         let at_b = b.listen();
-        nodes.lock().unwrap().push(at_b);
+        nodes.lock().expect("no load has panicked").push(at_b);
         loads.push(scope.spawn(move || load_keys(at_b, "b", stop)));
         until_spread(&[&a, &b]);
         let mut c = start("c", Some(&b));
         let at_c = c.listen();
-        nodes.lock().unwrap().push(at_c);
+        nodes.lock().expect("no load has panicked").push(at_c);
         loads.push(scope.spawn(move || load_keys(at_c, "c", stop)));
         until_spread(&[&a, &b, &c]);
         stop.store(true, Ordering::Relaxed);

@@ -106,7 +106,11 @@ fn a_rule_that_can_never_work_stops_the_start() {
     let good = "[[rules]]\nid = \"good\"\nlimit = 1\nwindow = \"1m\"\n\n";
     for (rest, what) in [
         ("policy = \"sliding_log\"", "at most 10000"),
-        ("policy = \"none\"", "policy 'none' does not exist"),
+        ("policy = \"none\"", "policy 'none' does not exist\n"),
+        (
+            "policy = \"slidinglog\"",
+            "policy 'slidinglog' does not exist; did you mean 'sliding_log'?\n",
+        ),
         (
             "policy = \"fixed_window\"\nburst = 3",
             "burst is not taken by policy 'fixed_window'",

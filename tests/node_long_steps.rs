@@ -331,3 +331,83 @@ fn slow_commands_are_shown_by_latency() {
         assert_eq!(client.line("LATENCY HISTORY command").items().len(), 0);
     }
 }
+
+/// Works for a time that grows with the first argument, in something that cannot be interrupted.
+const LONG_STEP: &str = "local t = setmetatable({}, {__index = function(_, n) local x = 0 for i = 1, n do x = x + i end return x end}) \
+                         local x = t[tonumber(ARGV[1])] return redis.call('INCR', 'done')";
+/// Argument for a few milliseconds, and for so long that much can be sent meanwhile.
+const FEW_MS: &str = "500000";
+const BUSY: &str = "100000000";
+
+/// How a client has a long step run: a small turn, one that is not, a transaction.
+const WAYS: [&str; 3] = ["small", "large", "transaction"];
+
+/// Prepares a long step, of a script with that comment, and gives the command that runs it.
+fn prepare_long_step(client: &mut Client, way: &str, comment: &str) -> Vec<String> {
+    let padding = match way {
+        "large" => " ".repeat(1_000),
+        _ => String::new(),
+    };
+    let script = format!("{LONG_STEP}{padding} --{comment}");
+    let command = ["EVAL", &script, "0", FEW_MS].map(str::to_owned);
+    if way != "transaction" {
+        return command.to_vec();
+    }
+    client.line("MULTI");
+    client.command(&command);
+    vec!["EXEC".to_owned()]
+}
+
+#[test]
+fn others_wait_for_one_long_step_of_many() {
+    const SCRIPTS: usize = 16;
+    let bounds = ["script.step_ms=60000", "script.budget_ms=60000"].map(|bound| ["--set", bound]);
+    let node = Node::start(&[&["--workers", "1"][..], &bounds.concat()].concat());
+    let [mut busy, mut other] = [node.client(), node.client()];
+    let mut clients: Vec<Client> = (0..SCRIPTS).map(|_| node.client()).collect();
+    for client in clients.iter_mut().chain([&mut busy, &mut other]) {
+        assert_eq!(client.line("PING").text(), "PONG");
+    }
+    for way in WAYS {
+        for own_text in [false, true] {
+            let all_at_once = (0..5).any(|_| {
+                other.line("SET done 0");
+                let mut commands = Vec::new();
+                for (number, client) in clients.iter_mut().enumerate() {
+                    let comment = if own_text { number.to_string() } else { String::new() };
+                    commands.push(prepare_long_step(client, way, &comment));
+                }
+                busy.send(&["EVAL", LONG_STEP, "0", BUSY]);
+                for (client, command) in clients.iter_mut().zip(&commands) {
+                    client.send(command);
+                }
+                other.send(&["GET", "done"]);
+                // Then all that was sent is there when the worker looks for it.
+                let all_at_once = busy.is_silent_for(Duration::from_millis(1));
+                let done: usize = other.receive().text().parse().expect("a number");
+                busy.receive();
+                clients.iter_mut().for_each(|client| {
+                    assert!(!client.receive().is_error());
+                });
+                assert!(!all_at_once || done <= 4, "{way}: {done} of {SCRIPTS} came first");
+                all_at_once
+            });
+            assert!(all_at_once, "the worker was never busy for long enough");
+        }
+    }
+    assert_eq!(other.line("GET done").text(), (SCRIPTS + 1).to_string());
+}
+
+#[test]
+fn the_longest_stretch_is_that_of_a_script() {
+    for way in WAYS {
+        let node = Node::start(&["--workers", "1", "--set", "script.step_ms=60000"]);
+        let mut client = node.client();
+        client.line("PING");
+        let command = prepare_long_step(&mut client, way, "");
+        assert!(!client.command(&command).is_error());
+        let longest = node.metric("tollgate_shard_longest_stretch_seconds").expect("a metric");
+        // Half a million rounds of a loop: of 2 ns at the least.
+        assert!(longest > 0.001, "{way}: {longest}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Policies of the operator's own: the way in for every check, and what a bad one can do.
 
 use std::time::{Duration, Instant};
-use tollgate_suite::{Node, ScratchDir, run_tollgate};
+use tollgate_suite::{Node, ScratchDir, run_tollgate, until};
 
 /// A policy that decides what `body` says; `body` sees limit, now, cost, level.
 fn policy(body: &str) -> String {
@@ -110,12 +110,16 @@ fn hostile_policies_fail_their_check_and_leave_the_bucket() {
 }
 
 #[test]
-fn over_http_a_limit_that_a_policy_refuses_is_the_askers_fault() {
+fn a_limit_that_a_policy_does_not_take_is_the_askers_fault() {
     let dir = ScratchDir::new("refusing");
-    dir.write(
-        "small.lua",
-        &policy(&format!("assert(limit.limit <= 10, 'too large')\n{COUNT}")),
-    );
+    let small = policy(COUNT).replace("version = 1,", "version = 1, max_limit = 10,");
+    dir.write("small.lua", &small);
+    let wide = "return { version = 1, fields = \"buffer\", burst = \"limit\",\n\
+                max_bytes = function(limit) return limit.limit * 100 end,\n\
+                check = function(limit, now, cost, state, len) return true, 1, 0, len end,\n\
+                full_at = function(limit, state, len) return 0 end }\n";
+    dir.write("wide.lua", wide);
+    dir.write("boom.lua", &policy("error('boom')"));
     dir.write(
         "third.lua",
         &policy(&format!("assert((level or 0) < 2, 'no third')\n{COUNT}")),
@@ -127,18 +131,50 @@ fn over_http_a_limit_that_a_policy_refuses_is_the_askers_fault() {
         let reply = node.http("POST", "/v1/check", &body);
         (reply.status, reply.json()["error"].clone())
     };
-    for (policy, text) in [("sliding_log", "at most 10000"), ("small", "too large")] {
+    let mut client = node.client();
+    for (policy, text) in [
+        ("sliding_log", "must be at most 10000 for policy 'sliding_log'"),
+        ("small", "must be at most 10 for policy 'small'"),
+        (
+            "wide",
+            "is too large for policy 'wide': a state under this limit may take 2000000 bytes, and at most 131072 are allowed",
+        ),
+    ] {
         assert_eq!(check(policy, 10).0, 200);
         let (status, error) = check(policy, 20_000);
-        assert_eq!(status, 400, "{error}");
-        assert_eq!(error["field"], "limit");
-        assert!(error["reason"].as_str().expect("a text").contains(text), "{error}");
+        assert_eq!((status, &error["field"]), (400, &"limit".into()), "{error}");
+        assert_eq!(error["reason"], text);
+        let reply = client.line(&format!("RL.CHECK b-{policy} LIMIT 20000 PER 1m POLICY {policy}"));
+        assert_eq!(reply.error(), format!("ERR LIMIT {text}"));
+    }
+    // None of that is a fault.
+    std::thread::sleep(Duration::from_millis(300));
+    let faults = |policy: &str| node.metric(&format!("tollgate_policy_faults_total{{policy=\"{policy}\""));
+    for policy in ["sliding_log", "small", "wide"] {
+        assert_eq!(faults(policy).unwrap_or(0.0), 0.0, "{policy}");
     }
     // What fails for other reasons is the node's fault.
+    let (status, error) = check("boom", 10);
+    assert_eq!((status, &error["field"]), (500, &serde_json::Value::Null), "{error}");
+    let reason = error["reason"].as_str().expect("a text");
+    assert!(
+        reason.starts_with("policy 'boom' failed: ") && reason.ends_with(": boom"),
+        "{error}"
+    );
+    until("it counts", || faults("boom") == Some(1.0));
     assert_eq!([0; 3].map(|_| check("third", 10).0), [200, 200, 500]);
     assert_eq!(check("slow", 10).0, 500);
-    // A key that holds something else is in the asker's way.
-    let mut client = node.client();
+    // A key that holds something else is in the asker's way, and so is a bucket of another policy.
+    let reply = node.http(
+        "POST",
+        "/v1/check",
+        r#"{"key":"k-small","limit":10,"per":"1m","on_failure":"closed"}"#,
+    );
+    assert_eq!(reply.status, 409, "{}", reply.body);
+    assert_eq!(
+        reply.json()["error"]["reason"],
+        "bucket has policy 'small', not 'token_bucket': ask with its own, or reset it with RL.RESET over the Redis protocol"
+    );
     assert_eq!(client.line("SET text x").text(), "OK");
     let reply = node.http("POST", "/v1/check", r#"{"key":"text","limit":5,"per":"1m"}"#);
     assert_eq!(reply.status, 409, "{}", reply.body);

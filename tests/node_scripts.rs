@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tollgate_suite::{Client, Node, Value, until_hit};
+use tollgate_suite::{Client, Node, Value, until, until_hit};
 
 fn eval(client: &mut Client, script: &str, keys: &[&str], args: &[&str]) -> Value {
     let count = keys.len().to_string();
@@ -97,6 +97,11 @@ fn a_script_that_is_stopped_leaves_nothing_behind() {
                 .starts_with("ERR Script stopped after its budget of 60 ms"),
             "{error:?}"
         );
+        until("the log says that it was stopped, and why", || {
+            node.log()
+                .lines()
+                .any(|line| line.contains("event=\"slow_script\"") && line.contains("stopped_by=\"script.budget_ms\""))
+        });
         assert_eq!(client.line("GET a").text(), "1");
         assert_eq!(client.line("GET b").text(), "tail");
         assert!(client.line("TTL b").int() > 900);

@@ -278,11 +278,11 @@ impl Cluster {
     pub fn pause(&mut self, name: &str) {
         self.gone.push(name.to_owned());
         let targets = self.targets();
-        if let Some(clients) = &mut self.clients {
-            if let Some(second) = &mut clients.second {
-                second.set_targets(&targets);
-                std::thread::sleep(NOTICE);
-            }
+        if let Some(clients) = &mut self.clients
+            && let Some(second) = &mut clients.second
+        {
+            second.set_targets(&targets);
+            std::thread::sleep(NOTICE);
         }
         self.node(name).signal("STOP");
         if let Some(clients) = &mut self.clients {

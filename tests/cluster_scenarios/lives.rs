@@ -23,7 +23,7 @@ fn scenario_a_second_process_of_a_name_starts() {
         let peer = cluster.node("b").peer().expect("a peer address");
         args.extend(["--join".to_owned(), peer.to_string()]);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let failure = Node::try_start(&args).err().expect("it does not start");
+        let failure = Node::try_start(&args).expect_err("it does not start");
         assert!(
             failure.log.contains("the name \"b\" belongs to a node that answers at"),
             "{}",

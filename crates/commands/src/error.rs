@@ -66,9 +66,9 @@ pub enum CommandError {
     /// A malformed or too long duration.
     #[error("ERR PER {0}")]
     Per(#[from] DurationError),
-    /// BURST for a policy that has none.
+    /// BURST for a policy that has none, or a LIMIT above the largest that it takes.
     #[error("ERR {0}")]
-    Burst(#[from] QuotaError),
+    Quota(#[from] QuotaError),
     /// No policy of that name.
     #[error("ERR unknown policy '{0}'")]
     UnknownPolicy(String),
@@ -133,12 +133,12 @@ pub enum CommandError {
     /// A pattern, or several together, longer than the node takes.
     #[error("ERR pattern is longer than {0} bytes")]
     PatternTooLong(usize),
-    /// The policy decides nothing under the limit that was given.
-    #[error("ERR policy '{policy}' refuses the limit: {reason}")]
+    /// The node cannot keep what the policy would need under the limit that was given.
+    #[error("ERR LIMIT is too large for policy '{policy}': {reason}")]
     LimitRefused {
         /// The policy's name.
         policy: String,
-        /// What it says, in one line.
+        /// Why, in one line.
         reason: String,
     },
     /// EXPIRE with a time at which the bucket is not full again: to drop it then would grant tokens.

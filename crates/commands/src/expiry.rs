@@ -27,8 +27,7 @@ impl Moment {
             Moment::In(ms) => i128::from(clock_us - clock_us % 1_000) + i128::from(ms) * 1_000,
             Moment::At(ms) => i128::from(ms) * 1_000 - i128::from(wall_offset_us),
         };
-        // The clock counts to the year 586,000; a later time is that one.
-        Expiry::from_us(u64::try_from(us.max(0)).unwrap_or(u64::MAX).min(u64::MAX - 1))
+        Expiry::from_exact_us(us.max(0).unsigned_abs())
     }
 }
 
@@ -121,6 +120,7 @@ mod tests {
         assert_eq!(at(Moment::In(i64::MIN)), Expiry::from_us(0));
         assert_eq!(at(Moment::At(1_006_000)), Expiry::from_us(6_000_000));
         assert_eq!(at(Moment::At(-5)), Expiry::from_us(0));
-        assert_eq!(at(Moment::At(i64::MAX)), Expiry::from_us(u64::MAX - 1));
+        let longest_us = i64::MAX as u128 * 1_000 - 1_000_000_000;
+        assert_eq!(at(Moment::At(i64::MAX)).exact_us(), Some(longest_us));
     }
 }

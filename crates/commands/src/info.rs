@@ -229,7 +229,7 @@ fn tollgate(facts: &Facts<'_>, lines: &mut Lines<'_>) {
         ("buckets", totals.buckets()),
         ("values", totals.values),
         ("rule_buckets", totals.rule_buckets),
-        ("bucket_bytes", totals.store_bytes),
+        ("stored_bytes", totals.store_bytes),
         ("checks_allowed", totals.checks_allowed),
         ("checks_denied", totals.checks_denied),
         ("checks_failed", totals.checks_failed),

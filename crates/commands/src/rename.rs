@@ -67,8 +67,8 @@ fn clocks_apart_us(shard: &Shard, env: &Env, from: &Key<'_>, to: &Key<'_>) -> i6
 
 /// A time in a clock that is so far ahead.
 pub(crate) fn in_clock_ahead(expires: Expiry, ahead_us: i64) -> Expiry {
-    match expires.to_us() {
-        Some(us) if ahead_us != 0 => Expiry::from_us(us.saturating_add_signed(ahead_us)),
+    match expires.exact_us() {
+        Some(us) if ahead_us != 0 => Expiry::from_exact_us(us.saturating_add_signed(ahead_us.into())),
         _ => expires,
     }
 }

@@ -5,6 +5,11 @@ use tollgate_script::ParamsId;
 use tollgate_store::Relief;
 
 impl Shard {
+    /// What counts against the bound, in bytes: entries, and the limits that their buckets have.
+    pub(crate) fn bounded_bytes(&self) -> usize {
+        self.store.bytes() + self.policies.retained_bytes()
+    }
+
     /// Makes room for one more entry, by the rule of the configuration.
     pub(crate) fn make_room(&mut self, drops_max: usize) -> Result<(), CommandError> {
         /// Flushed entries freed for one new entry while there is no room.
@@ -15,7 +20,7 @@ impl Shard {
             return Ok(());
         }
         for _ in 0..drops_max {
-            if self.store.bytes() < self.max_memory_bytes {
+            if self.bounded_bytes() < self.max_memory_bytes {
                 return Ok(());
             }
             let relief = match self.when_full {
@@ -57,6 +62,32 @@ impl Shard {
 mod tests {
     use crate::test_shard::TestShards;
     use tollgate_store::{Keyspace, MAX_PAGE_BYTES};
+
+    #[test]
+    fn limits_count_against_the_bound() {
+        const BOUND: usize = 4 << 20;
+        let mut shards = TestShards::new(1);
+        shards.shards[0].max_memory_bytes = BOUND;
+        let mut most_bytes = 0;
+        for number in 0..60_000 {
+            shards.run(&format!("RL.CHECK key:{number} LIMIT {} PER 1h", 10 + number));
+            let shard = &shards.shards[0];
+            most_bytes = most_bytes.max(shard.store.bytes() + shard.policies.params_bytes());
+        }
+        let shard = &shards.shards[0];
+        assert!(shard.stats.shed > 0);
+        assert!(
+            shard.policies.params_bytes() > BOUND / 2,
+            "limits take more than buckets"
+        );
+        assert!(most_bytes < 2 * BOUND, "{most_bytes} bytes");
+        // What nobody uses any more is given back.
+        let full_bytes = shard.policies.params_bytes();
+        shards.run("FLUSHALL");
+        while shards.shards[0].tidy(0, 1_000) {}
+        let left_bytes = shards.shards[0].policies.params_bytes();
+        assert!(left_bytes < full_bytes * 2 / 3, "{left_bytes} of {full_bytes} bytes");
+    }
 
     #[test]
     fn shedding_drops_no_more_than_the_bound_asks_for() {

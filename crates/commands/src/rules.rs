@@ -77,7 +77,7 @@ pub(crate) fn node_info(call: &mut ConnectionCall<'_>) -> Result<(), CommandErro
         ("buckets", totals.buckets()),
         ("values", totals.values),
         ("rule_buckets", totals.rule_buckets),
-        ("bucket_bytes", totals.store_bytes),
+        ("stored_bytes", totals.store_bytes),
         ("max_memory_bytes", about.max_memory_bytes),
         ("checks_allowed", totals.checks_allowed),
         ("checks_denied", totals.checks_denied),

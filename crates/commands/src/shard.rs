@@ -14,10 +14,10 @@ use crate::work::{self, EachKey, Popped};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
-use tollgate_limiter::{Burst, BurstRule, DEFAULT_POLICY, Quota, RuleError, RuleSet};
+use tollgate_limiter::{AMOUNT_MAX, Burst, BurstRule, DEFAULT_POLICY, Quota, RuleError, RuleSet, Terms};
 use tollgate_protocol::{ReplyWriter, Request};
 use tollgate_script::{
-    Batch, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
+    Batch, Fault, Fields, Params, ParamsId, PolicyError, PolicyFault, PolicyHost, PolicyId, PolicyInfo, PolicyLimits,
     PolicySource,
 };
 use tollgate_store::{Expiry, Key, KeyMemo, NO_PARAMS, Role, State, Store, Trash};
@@ -155,7 +155,7 @@ impl Shard {
                     id: rule.id.clone(),
                     policy: rule.policy.clone(),
                 })?;
-            let quota = rule.quota(burst_rule(policies.info(policy)))?;
+            let quota = rule.quota(&terms_of(policies.info(policy)))?;
             let params = policies
                 .intern(policy, params_of(quota))
                 .map_err(|e| ShardError::RuleLimits(e.max))?;
@@ -479,8 +479,14 @@ impl Shard {
         }
     }
 
-    /// The error that a policy's fault is to the client, counted.
+    /// The error that a policy's fault is to the client, counted. A limit that is too large is the client's fault, and not counted.
     pub(crate) fn fault(&mut self, policy: PolicyId, fault: &PolicyFault) -> CommandError {
+        if let Fault::LimitTooLarge { .. } = fault.fault {
+            return CommandError::LimitRefused {
+                policy: self.policies.info(policy).name.clone(),
+                reason: fault.fault.to_string(),
+            };
+        }
         self.stats.count(policy, Verdict::Error);
         if let Some(stats) = self.stats.policies.get_mut(policy.index()) {
             stats.faults[FaultKind::of(&fault.fault) as usize] += 1;
@@ -516,6 +522,9 @@ impl Shard {
         }
         // Between commands nothing refers to parameters that are not retained.
         policies.end_epoch();
+        if policies.trim_params(entries_max) {
+            return true;
+        }
         let progress = store.sweep(now_us, entries_max, &mut |dropped| {
             if holds.has(dropped.entry.key()) {
                 // Nothing goes while a run is at it.
@@ -570,13 +579,18 @@ pub(crate) fn params_of(quota: Quota) -> Params {
     }
 }
 
-/// What a policy says of BURST, in the words of the domain.
-pub(crate) fn burst_rule(info: &PolicyInfo) -> BurstRule {
-    match info.burst {
+/// What a policy says of its parameters, in the words of the domain.
+pub(crate) fn terms_of(info: &PolicyInfo) -> Terms<'_> {
+    let burst = match info.burst {
         tollgate_script::BurstRule::Limit => BurstRule::Limit,
         tollgate_script::BurstRule::None => BurstRule::Refused,
         // The host has checked the range.
         tollgate_script::BurstRule::Tokens(tokens) => Burst::new(tokens).map_or(BurstRule::Limit, BurstRule::Fixed),
+    };
+    Terms {
+        policy: &info.name,
+        burst,
+        limit_max: info.limit_max.unwrap_or(AMOUNT_MAX).min(AMOUNT_MAX),
     }
 }
 

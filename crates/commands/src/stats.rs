@@ -49,7 +49,9 @@ impl FaultKind {
             Fault::Error(_) => Self::Error,
             Fault::Budget { .. } => Self::Budget,
             Fault::Memory { .. } => Self::Memory,
-            Fault::BadResult(_) | Fault::Lacks(_) | Fault::StateSize { .. } => Self::BadResult,
+            Fault::BadResult(_) | Fault::Lacks(_) | Fault::StateSize { .. } | Fault::LimitTooLarge { .. } => {
+                Self::BadResult
+            }
         }
     }
 }

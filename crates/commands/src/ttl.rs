@@ -15,25 +15,27 @@ use tollgate_store::{Expiry, Key, Space, State};
 pub const EXPIRE_MAX_US: u64 = 5 * 366 * 86_400 * 1_000_000;
 
 impl Present {
-    /// Microseconds for which it still exists; nothing if for ever.
-    fn left_us(&self) -> Option<u64> {
-        Some(self.until.to_us()?.saturating_sub(self.clock_us))
+    /// Milliseconds for which it still exists, rounded up; nothing if for ever.
+    fn left_ms(&self) -> Option<u64> {
+        let left_us = self.until.exact_us()?.saturating_sub(self.clock_us.into());
+        // At most what an expiry has of milliseconds, which is below 2^63.
+        u64::try_from(left_us.div_ceil(1_000)).ok()
     }
 }
 
 /// `TTL key`, rounded to the nearest second as Redis does.
 pub(crate) fn ttl(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    write_left(shard, env, request, out, us_to_s_nearest)
+    write_left(shard, env, request, out, s_nearest)
 }
 
 /// `PTTL key`
 pub(crate) fn pttl(shard: &mut Shard, env: &Env, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
-    write_left(shard, env, request, out, us_to_ms_ceil)
+    write_left(shard, env, request, out, |left_ms| left_ms)
 }
 
 /// As Redis goes from the milliseconds of PTTL to the seconds of TTL.
-fn us_to_s_nearest(us: u64) -> u64 {
-    (us_to_ms_ceil(us) + 500) / 1_000
+fn s_nearest(ms: u64) -> u64 {
+    (ms + 500) / 1_000
 }
 
 /// Writes the time for which a key still exists: -2 without one, -1 for ever.
@@ -46,8 +48,7 @@ fn write_left(
 ) -> Result<(), CommandError> {
     let left = match shard.find_present(env, request.arg(1)) {
         None => -2,
-        // A time in microseconds divided by a thousand at least fits.
-        Some(present) => present.left_us().map_or(-1, |left_us| in_unit(left_us) as i64),
+        Some(present) => present.left_ms().map_or(-1, |left_ms| in_unit(left_ms) as i64),
     };
     ReplyWriter::new(out, env.proto).int(left);
     Ok(())
@@ -235,7 +236,7 @@ pub(crate) fn expiretime(
     request: Request<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
-    write_end(shard, env, request, out, |unix_ms| (unix_ms + 500) / 1_000)
+    write_end(shard, env, request, out, s_nearest)
 }
 
 /// `PEXPIRETIME key`: the same in milliseconds.
@@ -261,8 +262,8 @@ fn write_end(
         Some(present) => {
             let key = shard.bucket_key(Space::Db(env.db), request.arg(1))?;
             let (_, clock_offset_us) = shard.slot_clock(env, &key);
-            let unix_ms = |us| env.unix_ms_ceil(us, clock_offset_us);
-            present.until.to_us().map_or(-1, |us| in_unit(unix_ms(us)) as i64)
+            let unix_ms = env.unix_ms_of(present.until, clock_offset_us);
+            unix_ms.map_or(-1, |unix_ms| in_unit(unix_ms) as i64)
         }
     };
     ReplyWriter::new(out, env.proto).int(end);
@@ -346,6 +347,46 @@ mod tests {
         assert_eq!(shards.run("PTTL k"), ":1000\r\n");
         shards.advance_ms(1_000);
         assert_gone(&mut shards);
+    }
+
+    #[test]
+    fn the_longest_times_are_those_of_redis() {
+        const LONGEST: i64 = i64::MAX;
+        let mut shards = TestShards::new(1);
+        let now_ms = shards.env().unix_ms_ceil(shards.now_us, 0) as i64;
+        let ends = [
+            (format!("PEXPIREAT k {LONGEST}"), LONGEST),
+            (format!("EXPIREAT k {}", LONGEST / 1_000), LONGEST / 1_000 * 1_000),
+            (format!("PEXPIRE k {}", LONGEST - now_ms), LONGEST),
+            (format!("GETEX k PXAT {}", LONGEST - 1), LONGEST - 1),
+            (format!("SET k v PXAT {LONGEST}"), LONGEST),
+            (format!("PSETEX k {} v", LONGEST - now_ms), LONGEST),
+            ("PEXPIREAT k 9223372036854777".to_owned(), 9_223_372_036_854_777),
+            ("PEXPIREAT k 18446744073709553".to_owned(), 18_446_744_073_709_553),
+        ];
+        for (command, end_ms) in ends {
+            shards.run("SET k v");
+            let reply = shards.run(&command);
+            assert!(!reply.starts_with('-'), "{command}: {reply}");
+            assert_eq!(shards.run("PEXPIRETIME k"), format!(":{end_ms}\r\n"), "{command}");
+            let seconds = |ms: i64| (i128::from(ms) + 500) / 1_000;
+            assert_eq!(
+                shards.run("EXPIRETIME k"),
+                format!(":{}\r\n", seconds(end_ms)),
+                "{command}"
+            );
+            assert_eq!(shards.run("PTTL k"), format!(":{}\r\n", end_ms - now_ms), "{command}");
+            assert_eq!(
+                shards.run("TTL k"),
+                format!(":{}\r\n", seconds(end_ms - now_ms)),
+                "{command}"
+            );
+        }
+        assert_eq!(shards.run("PEXPIREAT k 18446744073709554 GT"), ":1\r\n");
+        assert_eq!(shards.run("PEXPIREAT k 18446744073709554 GT"), ":0\r\n");
+        assert_eq!(shards.run("PEXPIREAT k 9223372036854776 LT"), ":1\r\n");
+        assert_eq!(shards.run("RENAME k j"), "+OK\r\n");
+        assert_eq!(shards.run("PEXPIRETIME j"), ":9223372036854776\r\n");
     }
 
     #[test]

@@ -109,6 +109,8 @@ fn execute(stack: &Stack) -> Result<Option<Vec<u8>>, Fail> {
     let resp = shared.run.resp.get();
     let answer = shared.with_host(|host| host.call(request, resp, &mut tape));
     arguments.clear();
+    // Many that are short by themselves may be long together.
+    shared.look_soon();
     match answer {
         Some(HostAnswer::Replied) => {}
         Some(HostAnswer::TooLong) => return Err(shared.kill(Kill::Step)),

@@ -308,7 +308,8 @@ impl Vm {
     }
 
     fn load(&self, source: &[u8], chunk_name: &str) -> Result<(c_int, usize), CompileError> {
-        self.load_in(&self.main(), &with_parameters(source), chunk_name)
+        script_text(source, chunk_name)
+            .and_then(|text| self.load_in(&self.main(), &text, chunk_name))
             .map_err(|message| CompileError { what: SCRIPT, message })
     }
 
@@ -421,10 +422,25 @@ impl Drop for Vm {
     }
 }
 
-/// The script as a function of KEYS and ARGV. In Redis they are globals; as locals they cost less, and runs that take
+/// The script as a function of KEYS and ARGV, or the message. One that may ask for arguments of its own (`...`) is a function in that
+/// function: it is given none.
+fn script_text(source: &[u8], chunk_name: &str) -> Result<Vec<u8>, String> {
+    let text = with_parameters(source, b"");
+    if memchr::memmem::find(source, b"...").is_none() {
+        return Ok(text);
+    }
+    // By itself it must be whole.
+    compile_text(&text, 1, chunk_name)?;
+    let mut text = with_parameters(source, b"return(function(...)");
+    text.extend_from_slice(b"\nend)()");
+    Ok(text)
+}
+
+/// The script with its parameters, and `then` before it. In Redis they are globals; as locals they cost less, and runs that take
 /// turns cannot see each other's. On the first line, so that lines keep their numbers.
-fn with_parameters(source: &[u8]) -> Vec<u8> {
+fn with_parameters(source: &[u8], then: &[u8]) -> Vec<u8> {
     let mut text = b"local KEYS,ARGV=... ".to_vec();
+    text.extend_from_slice(then);
     // The line `#!lua flags=…` is for who reads the flags.
     let source = match source {
         [b'#', b'!', ..] => {
@@ -442,7 +458,7 @@ fn with_parameters(source: &[u8]) -> Vec<u8> {
 /// # Errors
 /// As [`Engine::compile`].
 pub fn check_source(source: &[u8], chunk_name: &str) -> Result<(), CompileError> {
-    let compiled = compile_text(&with_parameters(source), 1, chunk_name);
+    let compiled = script_text(source, chunk_name).and_then(|text| compile_text(&text, 1, chunk_name));
     compiled
         .map(drop)
         .map_err(|message| CompileError { what: SCRIPT, message })
@@ -455,6 +471,11 @@ fn compile_text(text: &[u8], debug_level: u8, chunk_name: &str) -> Result<Vec<u8
             "{chunk_name}:1: {} bytes; a script may have {SCRIPT_SOURCE_BYTES_MAX}",
             text.len()
         ));
+    }
+    // The parser takes it for the end, and would leave out what comes after it.
+    if let Some(at) = memchr::memchr(0, text) {
+        let line = 1 + memchr::memchr_iter(b'\n', &text[..at]).count();
+        return Err(format!("{chunk_name}:{line}: unexpected NUL byte"));
     }
     Compiler::new()
         .set_optimization_level(1)

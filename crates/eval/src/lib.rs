@@ -42,7 +42,7 @@
 //!
 //! What differs from Redis: `tostring(n)` and `n .. ''` have as many digits as it takes; KEYS and ARGV are locals of the
 //! script rather than globals (`KEYS = x` is no error, and functions made by `loadstring` do not see them); `print`,
-//! `string.dump` and the like are absent; messages of the parser and of operators are worded by Luau. A function finds the
+//! `string.dump` and the like are absent; messages of the parser and of operators are worded by Luau; a NUL byte in a script's text is an error wherever it is (`\\0` in a string is none). A function finds the
 //! variables of its library as loading left them: what another call put there is not seen.
 
 mod api;
@@ -60,6 +60,7 @@ mod library;
 mod list;
 mod msgpack;
 mod number;
+mod output;
 mod random;
 #[allow(unsafe_code)]
 mod run;

@@ -136,6 +136,8 @@ pub(crate) struct Shared {
     slice_end: Cell<Option<Instant>>,
     /// The cycle counter at which the clock is worth a look.
     clock_from: Cell<u64>,
+    /// The cycle counter at which the slice is over for certain.
+    over_from: Cell<u64>,
     /// How long past the end of a slice something may go on that cannot be interrupted, in time of this thread: that
     /// others had the processor is not the script's doing.
     step: Duration,
@@ -186,6 +188,7 @@ impl Shared {
             slice: Cell::new(Duration::ZERO),
             slice_end: Cell::new(None),
             clock_from: Cell::new(0),
+            over_from: Cell::new(0),
             step,
             step_begin: Cell::new(None),
             kill: Cell::new(None),
@@ -230,14 +233,21 @@ impl Shared {
         self.slice_end.set(None);
         self.step_begin.set(None);
         // A cycle counter of 1 GHz or more: a third of the slice at 3 GHz.
-        self.clock_from.set(cycles().saturating_add(slice.as_nanos() as u64));
+        let (now, slice_ns) = (cycles(), slice.as_nanos() as u64);
+        self.clock_from.set(now.saturating_add(slice_ns));
+        // And of at most 8 GHz.
+        self.over_from.set(now.saturating_add(8 * slice_ns));
         self.kill.set(None);
     }
 
-    /// The end of the slice, half of it from the first look on.
+    /// The end of the slice: half of it from the first look on, or now if that came late.
     fn slice_end(&self, now: Instant) -> Instant {
         self.slice_end.get().unwrap_or_else(|| {
-            let end = now + self.slice.get() / 2;
+            let end = match cycles() {
+                u64::MAX => now + self.slice.get() / 2,
+                cycles if cycles >= self.over_from.get() => now,
+                _ => now + self.slice.get() / 2,
+            };
             self.slice_end.set(Some(end));
             end
         })
@@ -253,6 +263,14 @@ impl Shared {
         self.kill.set(Some(why));
         self.interrupts_left.set(1);
         Fail::Killed
+    }
+
+    /// After something that may have taken long: the next interrupt looks at the clock if it is worth that.
+    #[inline]
+    pub(crate) fn look_soon(&self) {
+        if cycles() >= self.clock_from.get() {
+            self.interrupts_left.set(1);
+        }
     }
 
     /// For what C functions build outside of the VM: what the run may still add, in bytes.

@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_int};
 
 use crate::number::truncate_unsigned;
+use crate::output::Output;
 use crate::stack::{Body, Fail, Stack};
 
 const INTEGER_BYTES_MAX: usize = 32;
@@ -133,11 +134,11 @@ fn count(stack: &Stack, items: &mut u32) -> Result<(), Fail> {
 
 fn pack(stack: &Stack) -> Result<c_int, Fail> {
     let mut format = Format::new(stack.check_bytes(1, "pack")?, "pack");
-    let mut out = Vec::new();
+    let mut output = Output::new(stack);
     let mut argument = 2;
     let mut items = 0;
-    let room = stack.shared().room_bytes();
     while let Some(item) = format.next()? {
+        let out = output.bytes();
         out.resize(out.len() + format.padding(&item, out.len()), 0);
         match item.option {
             b'x' => out.push(0),
@@ -160,24 +161,22 @@ fn pack(stack: &Stack) -> Result<c_int, Fail> {
                 let Some(text) = text.get(..bytes) else {
                     return Err(Fail::argument(argument, "pack", "string too short"));
                 };
-                out.extend_from_slice(text);
+                output.admit(stack, text.len())?;
+                output.extend(text);
                 if item.option == b's' {
-                    out.push(0);
+                    output.push(0);
                 }
             }
             _ => {
                 let number = stack.check_number(argument, "pack")?;
                 argument += 1;
-                write_integer(&mut out, number, item.bytes, format.is_big);
+                write_integer(out, number, item.bytes, format.is_big);
             }
         }
         count(stack, &mut items)?;
-        // What is built here is not the VM's memory yet.
-        if out.len() > room {
-            return Err(Fail::text("not enough memory"));
-        }
+        output.check(stack)?;
     }
-    stack.push_bytes(&out);
+    output.finish(stack)?;
     Ok(1)
 }
 

@@ -61,8 +61,8 @@ pub(crate) fn sub(stack: &Stack) -> Result<c_int, Fail> {
     Ok(1)
 }
 
-/// Longest string that `string.rep` and `table.concat` make, in bytes: about 10 ms.
-const STRING_BYTES_MAX: usize = 16 << 20;
+/// Longest string that one call makes (`string.rep`, `table.concat`, `cjson.encode`, `cmsgpack.pack`, `struct.pack`), in bytes: about 10 ms.
+pub(crate) const STRING_BYTES_MAX: usize = 16 << 20;
 
 /// `table.concat(list, separator, from, to)`
 pub(crate) fn concat(stack: &Stack) -> Result<c_int, Fail> {

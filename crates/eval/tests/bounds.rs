@@ -312,6 +312,55 @@ fn large_inputs_are_bounded() {
 }
 
 #[test]
+fn a_slice_ends_after_a_command_that_was_long() {
+    let engine = engine();
+    for source in [
+        "for i = 1, 20 do redis.call('SLOW') end",
+        // The clock is looked at after what may be long, not only now and then.
+        "local t = {} for i = 1, 20 do t[i] = redis.pcall('SLOW') end",
+    ] {
+        let mut run = start(&engine, source);
+        let watched = watch(&mut run, &mut FakeHost::default(), Duration::from_secs(10));
+        assert!(matches!(watched.outcome, Outcome::Finished), "{:?}", watched.outcome);
+        assert!(watched.slices >= 10, "{} slices", watched.slices);
+    }
+}
+
+#[test]
+fn what_is_written_outside_of_the_vm_is_bounded_while_it_is_written() {
+    const TOO_LARGE: &str = "resulting string too large";
+    let engine = Engine::new(EngineLimits {
+        // More than what is written may have: the string has a bound of its own.
+        memory_bytes: 256 << 20,
+        ..EngineLimits::default()
+    })
+    .unwrap();
+    let of = |source: &str| match watch(&mut start(&engine, source), &mut FakeHost::default(), BUDGET * 10).outcome {
+        Outcome::Failed(error) => String::from_utf8_lossy(&error.message).into_owned(),
+        other => panic!("{source}: {other:?}"),
+    };
+    for source in [
+        "local t = {} for i = 1, 1000 do t[i] = ('\\0'):rep(10000) end return cjson.encode(t)",
+        "return cjson.encode(('\\0'):rep(4e6))",
+        "local s = ('x'):rep(1e6) local t = {} for i = 1, 20 do t[i] = s end return cjson.encode(t)",
+        "local s = ('x'):rep(1e6) local t = {} for i = 1, 20 do t[s .. i] = 1 end return cjson.encode(t)",
+        "local s = ('x'):rep(1e6) local t = {} for i = 1, 20 do t[i] = s end return cmsgpack.pack(t)",
+        "local s = ('x'):rep(1e6) return cmsgpack.pack(s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s)",
+        "local s = ('x'):rep(9e6) return struct.pack('c0c0', s, s)",
+        "local s = ('x'):rep(9e6) return struct.pack('ss', s, s)",
+    ] {
+        let message = of(source);
+        assert!(message.contains(TOO_LARGE), "{source}: {message}");
+    }
+    let fits =
+        "local s = ('x'):rep(5e6) return #cjson.encode({s, s, s}) + #cmsgpack.pack(s, s) + #struct.pack('c0', s)";
+    assert_eq!(
+        finish(&mut start(&engine, fits), &mut FakeHost::default()).unwrap(),
+        ":30000020"
+    );
+}
+
+#[test]
 fn memory_is_bounded_and_given_back() {
     let engine = Engine::new(EngineLimits {
         memory_bytes: 4 << 20,

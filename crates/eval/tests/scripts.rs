@@ -42,6 +42,7 @@ fn lua_values_become_replies() {
             "return redis.error_reply('SETTINGS_KEY_NOT_FOUND')",
             "-SETTINGS_KEY_NOT_FOUND",
         ),
+        ("return redis.error_reply('')", "-ERR "),
         ("return redis.error_reply()", "-ERR wrong number or type of arguments"),
         ("redis.setresp(3) return {true,false}", "*2 #t #f"),
         ("return cjson.null", "_"),
@@ -295,6 +296,54 @@ fn compile_errors_read_as_in_redis() {
     assert!(error(b"\x06\x03\x00\x00").is_some());
     assert!(error(&vec![b' '; tollgate_eval::SCRIPT_SOURCE_BYTES_MAX + 1]).is_some());
     assert_eq!(error(b"#!lua flags=no-writes\nreturn 1"), None);
+    // The parser takes a NUL for the end: what comes after it would be left out in silence.
+    for (source, line) in [
+        (&b"return 1 \0 no lua ("[..], 1),
+        (b"\0return 1", 1),
+        (b"return 'a\0b'", 1),
+        (b"return 1 --\0", 1),
+        (b"#!lua\n\nreturn [[\0]]", 3),
+    ] {
+        let nul = format!("ERR Error compiling script (new function): user_script:{line}: unexpected NUL byte");
+        assert_eq!(error(source), Some(nul));
+    }
+    assert_eq!(eval("return 'a\\0b'"), "$a\\x00b");
+    assert_eq!(
+        eval("return {select(2, loadstring('return 1 \\0 ('))}"),
+        "*1 $[string \\\"return 1 \\x00 (\\\"]:1: unexpected NUL byte"
+    );
+}
+
+#[test]
+fn a_script_has_no_arguments_but_its_tables() {
+    for (source, reply) in [
+        ("return {...}", "*0"),
+        ("return select('#', ...)", ":0"),
+        (
+            "local a, b = ... return {tostring(a), tostring(b), KEYS[1], ARGV[2]}",
+            "*4 $nil $nil $key1 $2",
+        ),
+        ("-- what... \nreturn KEYS[2]", "$key2"),
+        (
+            "return {(function(...) return select('#', ...) end)(1, 2), ...} -- end",
+            "*1 :2",
+        ),
+        ("#!lua\nreturn {...}", "*0"),
+    ] {
+        assert_eq!(eval(source), reply, "{source}");
+    }
+    assert_eq!(
+        eval_error("\nlocal a = ... error('boo')"),
+        "ERR user_script:2: boo script: sha, on @user_script:2."
+    );
+    // What is no script by itself does not become one.
+    assert!(
+        engine()
+            .compile(b"return {...} end)() (function()", "user_script")
+            .is_err()
+    );
+    assert!(tollgate_eval::check_source(b"return ... end)(", "user_script").is_err());
+    assert!(tollgate_eval::check_source(b"return ...", "user_script").is_ok());
 }
 
 #[test]

@@ -14,12 +14,34 @@ pub enum BurstRule {
     Refused,
 }
 
-/// A burst given to a policy that has none.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("policy '{policy}' takes no BURST")]
-pub struct QuotaError {
+/// What a policy says of the parameters of its buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms<'a> {
     /// The policy's name.
-    pub policy: String,
+    pub policy: &'a str,
+    /// How it treats the capacity.
+    pub burst: BurstRule,
+    /// The largest limit that it takes, in tokens.
+    pub limit_max: u64,
+}
+
+/// Parameters that a policy does not take.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum QuotaError {
+    /// A burst given to a policy that has none.
+    #[error("policy '{policy}' takes no BURST")]
+    Burst {
+        /// The policy's name.
+        policy: String,
+    },
+    /// A limit above the largest that the policy takes.
+    #[error("LIMIT must be at most {limit_max} for policy '{policy}'")]
+    Limit {
+        /// The policy's name.
+        policy: String,
+        /// The largest limit that it takes, in tokens.
+        limit_max: u64,
+    },
 }
 
 /// L per W with capacity B: the parameters of a bucket.
@@ -34,29 +56,26 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Applies a policy's [`BurstRule`] to what was given.
-    pub fn new(
-        limit: Limit,
-        window: Window,
-        burst: Option<Burst>,
-        rule: BurstRule,
-        policy: &str,
-    ) -> Result<Self, QuotaError> {
-        // A limit is in the range of a burst: both are 1 to 10^12.
-        let as_burst = |limit: Limit| {
-            Burst::new(limit.get()).map_err(|_| QuotaError {
-                policy: policy.to_owned(),
-            })
+    /// Applies a policy's [`Terms`] to what was given.
+    ///
+    /// # Errors
+    /// What the policy does not take.
+    pub fn new(limit: Limit, window: Window, burst: Option<Burst>, terms: &Terms<'_>) -> Result<Self, QuotaError> {
+        if limit.get() > terms.limit_max {
+            return Err(QuotaError::Limit {
+                policy: terms.policy.to_owned(),
+                limit_max: terms.limit_max,
+            });
+        }
+        let no_burst = || QuotaError::Burst {
+            policy: terms.policy.to_owned(),
         };
-        let burst = match (rule, burst) {
+        let burst = match (terms.burst, burst) {
             (BurstRule::Limit | BurstRule::Fixed(_), Some(burst)) => burst,
             (BurstRule::Fixed(burst), None) => burst,
-            (BurstRule::Limit | BurstRule::Refused, None) => as_burst(limit)?,
-            (BurstRule::Refused, Some(_)) => {
-                return Err(QuotaError {
-                    policy: policy.to_owned(),
-                });
-            }
+            // A limit is in the range of a burst: both are 1 to 10^12.
+            (BurstRule::Limit | BurstRule::Refused, None) => Burst::new(limit.get()).map_err(|_| no_burst())?,
+            (BurstRule::Refused, Some(_)) => return Err(no_burst()),
         };
         Ok(Self { limit, window, burst })
     }
@@ -71,7 +90,14 @@ mod tests {
         let limit = Limit::new(100).unwrap();
         let window = Window::parse(b"1m").unwrap();
         let given = Some(Burst::new(7).unwrap());
-        let quota = |burst, rule| Quota::new(limit, window, burst, rule, "p").map(|q| q.burst.get());
+        let quota = |burst, rule| {
+            let terms = Terms {
+                policy: "p",
+                burst: rule,
+                limit_max: 100,
+            };
+            Quota::new(limit, window, burst, &terms).map(|q| q.burst.get())
+        };
         let one = Burst::new(1).unwrap();
         assert_eq!(quota(None, BurstRule::Limit), Ok(100));
         assert_eq!(quota(given, BurstRule::Limit), Ok(7));
@@ -81,6 +107,22 @@ mod tests {
         assert_eq!(
             quota(given, BurstRule::Refused).unwrap_err().to_string(),
             "policy 'p' takes no BURST"
+        );
+    }
+
+    #[test]
+    fn the_largest_limit_is_the_policys() {
+        let window = Window::parse(b"1m").unwrap();
+        let terms = Terms {
+            policy: "p",
+            burst: BurstRule::Limit,
+            limit_max: 10,
+        };
+        let quota = |limit| Quota::new(Limit::new(limit).unwrap(), window, None, &terms);
+        assert_eq!(quota(10).unwrap().burst.get(), 10);
+        assert_eq!(
+            quota(11).unwrap_err().to_string(),
+            "LIMIT must be at most 10 for policy 'p'"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Rules: named limits held by the servers.
 
-use crate::{Burst, BurstRule, DEFAULT_POLICY, Limit, Quota, Window};
+use crate::{Burst, DEFAULT_POLICY, Limit, Quota, QuotaError, Terms, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -149,12 +149,23 @@ impl From<Rule> for RuleText {
 }
 
 impl Rule {
-    /// The parameters of this rule's buckets, given what its policy says of BURST.
-    pub fn quota(&self, burst_rule: BurstRule) -> Result<Quota, RuleError> {
-        Quota::new(self.limit, self.window, self.burst, burst_rule, &self.policy).map_err(|_| RuleError::Field {
-            id: self.id.clone(),
-            field: "burst",
-            reason: format!("is not taken by policy '{}'", self.policy),
+    /// The parameters of this rule's buckets, given what its policy says of them.
+    ///
+    /// # Errors
+    /// The field that the policy does not take.
+    pub fn quota(&self, terms: &Terms<'_>) -> Result<Quota, RuleError> {
+        Quota::new(self.limit, self.window, self.burst, terms).map_err(|error| {
+            let (field, reason) = match error {
+                QuotaError::Burst { policy } => ("burst", format!("is not taken by policy '{policy}'")),
+                QuotaError::Limit { policy, limit_max } => {
+                    ("limit", format!("must be at most {limit_max} for policy '{policy}'"))
+                }
+            };
+            RuleError::Field {
+                id: self.id.clone(),
+                field,
+                reason,
+            }
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::remote::Batch;
 use bytes::BytesMut;
 use std::sync::Arc;
 use tollgate_commands::{CommandError, DirectAgainst, DirectAnswer, DirectCheck, Env};
-use tollgate_limiter::{Source, format_duration_us};
+use tollgate_limiter::{QuotaError, Source, format_duration_us};
 use tollgate_protocol::{Proto, Reply, decode_reply};
 use tollgate_store::slot_of;
 
@@ -82,15 +82,7 @@ async fn ask_elsewhere(node: &Node, owner: usize, db: u8, check: &DirectCheck) -
     let decoded = decode_reply(&mut BytesMut::from(reply), Proto::Resp2);
     match decoded {
         Ok(Some(Reply::Array(fields))) => answer_of(&fields).ok_or_else(unknown),
-        Ok(Some(Reply::Error(text))) => {
-            let text = String::from_utf8_lossy(&text);
-            let (code, reason) = text.split_once(' ').unwrap_or((&text, &text));
-            Err(match code {
-                "WRONGTYPE" => CheckError::WrongType(reason.to_owned()),
-                "ERR" => CheckError::Policy(reason.to_owned()),
-                _ => CheckError::Unavailable(reason.to_owned()),
-            })
-        }
+        Ok(Some(Reply::Error(text))) => Err(refusal_of_reply(&String::from_utf8_lossy(&text))),
         _ => Err(unknown()),
     }
 }
@@ -105,6 +97,7 @@ fn arguments(check: &DirectCheck) -> Vec<Vec<u8>> {
             window,
             burst,
             policy,
+            on_failure,
         } => {
             add("LIMIT", &limit.get().to_string());
             add("PER", &format_duration_us(window.as_us()));
@@ -114,6 +107,7 @@ fn arguments(check: &DirectCheck) -> Vec<Vec<u8>> {
             if let Some(policy) = policy {
                 add("POLICY", policy);
             }
+            add("ON_FAILURE", on_failure.as_str());
         }
         DirectAgainst::Rule(id) => add("RULE", id),
     }
@@ -154,6 +148,7 @@ fn direct(request: CheckRequest) -> (u8, DirectCheck) {
             window,
             burst,
             policy,
+            on_failure,
         } => (
             database,
             DirectAgainst::Limit {
@@ -161,6 +156,7 @@ fn direct(request: CheckRequest) -> (u8, DirectCheck) {
                 window,
                 burst,
                 policy,
+                on_failure,
             },
         ),
         Against::Rule(id) => (0, DirectAgainst::Rule(id)),
@@ -198,25 +194,122 @@ fn unavailable(lost: Lost) -> CheckError {
     })
 }
 
+/// Why a check got no decision here.
 fn refusal(error: CommandError) -> CheckError {
     let text = error.to_string();
-    let reason = text
-        .split_once(' ')
-        .map_or(text.as_str(), |(_, reason)| reason)
-        .to_owned();
-    match error {
-        CommandError::UnknownPolicy(_) => CheckError::Invalid {
-            field: "policy",
-            reason,
-        },
-        CommandError::UnknownRule(_) => CheckError::Invalid { field: "rule", reason },
-        CommandError::LimitRefused { .. } => CheckError::Invalid { field: "limit", reason },
-        CommandError::Burst(_) => CheckError::Invalid { field: "burst", reason },
-        CommandError::KeyTooLong(_) => CheckError::Invalid { field: "key", reason },
-        CommandError::OtherPolicy { .. } | CommandError::WrongType => CheckError::WrongType(reason),
+    let reason = reason_of(&text);
+    let field = match error {
+        CommandError::UnknownPolicy(_) => "policy",
+        CommandError::UnknownRule(_) => "rule",
+        CommandError::LimitRefused { .. } | CommandError::Quota(QuotaError::Limit { .. }) => "limit",
+        CommandError::Quota(QuotaError::Burst { .. }) => "burst",
+        CommandError::KeyTooLong(_) => "key",
+        CommandError::OtherPolicy { .. } | CommandError::WrongType => return CheckError::WrongType(reason),
         CommandError::OutOfMemory | CommandError::TooManyLimits(_) | CommandError::TryAgain => {
-            CheckError::Unavailable(reason)
+            return CheckError::Unavailable(reason);
         }
-        _ => CheckError::Policy(reason),
+        _ => return CheckError::Policy(reason),
+    };
+    CheckError::Invalid { field, reason }
+}
+
+/// Why a check got no decision elsewhere, by the error that came from there: as [`refusal`] of that error.
+fn refusal_of_reply(text: &str) -> CheckError {
+    const FIELDS: [(&str, &str, &str); 5] = [
+        ("unknown policy '", "", "policy"),
+        ("unknown rule '", "", "rule"),
+        ("LIMIT ", "", "limit"),
+        ("policy '", "' takes no BURST", "burst"),
+        ("key is longer than ", "", "key"),
+    ];
+    let (code, message) = text.split_once(' ').unwrap_or((text, text));
+    let reason = reason_of(text);
+    let field = FIELDS
+        .into_iter()
+        .find(|&(start, end, _)| message.starts_with(start) && message.ends_with(end));
+    match (code, field) {
+        ("WRONGTYPE", _) => CheckError::WrongType(reason),
+        ("ERR", Some((.., field))) => CheckError::Invalid { field, reason },
+        ("ERR", None) => CheckError::Policy(reason),
+        _ => CheckError::Unavailable(reason),
+    }
+}
+
+/// An error of RL.CHECK in words that fit HTTP: without its code, and without the field, which is said beside it.
+fn reason_of(text: &str) -> String {
+    let (_, message) = text.split_once(' ').unwrap_or((text, text));
+    let message = message.strip_prefix("LIMIT ").unwrap_or(message);
+    // There is no reset here.
+    message.replace(
+        "; RL.RESET it first",
+        ": ask with its own, or reset it with RL.RESET over the Redis protocol",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_the_same_from_here_and_from_elsewhere() {
+        let policy = || "p' q".to_owned();
+        let invalid = |field, reason: &str| CheckError::Invalid {
+            field,
+            reason: reason.to_owned(),
+        };
+        for (error, expected) in [
+            (CommandError::UnknownPolicy(policy()), invalid("policy", "unknown policy 'p' q'")),
+            (CommandError::UnknownRule(policy()), invalid("rule", "unknown rule 'p' q'")),
+            (
+                CommandError::Quota(QuotaError::Limit {
+                    policy: policy(),
+                    limit_max: 7,
+                }),
+                invalid("limit", "must be at most 7 for policy 'p' q'"),
+            ),
+            (
+                CommandError::LimitRefused {
+                    policy: policy(),
+                    reason: "r".to_owned(),
+                },
+                invalid("limit", "is too large for policy 'p' q': r"),
+            ),
+            (
+                CommandError::Quota(QuotaError::Burst { policy: policy() }),
+                invalid("burst", "policy 'p' q' takes no BURST"),
+            ),
+            (
+                CommandError::KeyTooLong(9),
+                invalid("key", "key is longer than 9 bytes"),
+            ),
+            (
+                CommandError::OtherPolicy {
+                    live: "a".to_owned(),
+                    asked: "b".to_owned(),
+                },
+                CheckError::WrongType(
+                    "bucket has policy 'a', not 'b': ask with its own, or reset it with RL.RESET over the Redis protocol"
+                        .to_owned(),
+                ),
+            ),
+            (
+                CommandError::PolicyFault {
+                    policy: policy(),
+                    reason: "boom".to_owned(),
+                },
+                CheckError::Policy("policy 'p' q' failed: boom".to_owned()),
+            ),
+            (
+                CommandError::OutOfMemory,
+                CheckError::Unavailable("command not allowed when used memory > 'maxmemory'.".to_owned()),
+            ),
+        ] {
+            assert_eq!(refusal_of_reply(&error.to_string()), expected);
+            assert_eq!(refusal(error), expected);
+        }
+        assert_eq!(
+            refusal_of_reply("ERR unknown rule 'x' at node 'b'"),
+            invalid("rule", "unknown rule 'x' at node 'b'")
+        );
     }
 }

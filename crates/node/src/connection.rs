@@ -188,8 +188,8 @@ impl Connection {
         };
         // Decided here and not for each command.
         let (end, consumed, commands) = match self.session.face {
-            Face::Default => self.run_requests::<false>(&mut buffers, requests, started).await,
-            Face::Redirect => self.run_requests::<true>(&mut buffers, requests, started).await,
+            Face::Default => self.run_requests::<false>(&mut buffers, requests, stretch).await,
+            Face::Redirect => self.run_requests::<true>(&mut buffers, requests, stretch).await,
         };
         if was_whole {
             partial.extend_from_slice(&input[consumed..filled]);
@@ -209,7 +209,7 @@ impl Connection {
             worker.return_buffers(buffers);
             return end;
         }
-        if buffers.was_alone() {
+        if let Some(stretch) = buffers.take_stretch() {
             stretch.end(counters);
         }
         let mut written = self.write_ready(&mut buffers.out);
@@ -231,12 +231,12 @@ impl Connection {
         &mut self,
         buffers: &mut TurnBuffers,
         bytes: &[u8],
-        started: Instant,
+        stretch: Stretch,
     ) -> (Result<(), End>, usize, u64) {
         let mut consumed = 0;
         let mut commands = 0;
         let connection = (self.client.id, &self.link);
-        let mut turn = Turn::new(&self.worker, buffers, connection, self.session.face, started);
+        let mut turn = Turn::new(&self.worker, buffers, connection, self.session.face, stretch);
         turn.may_join(bytes.len());
         let end = loop {
             let window = &bytes[consumed..];
@@ -258,6 +258,7 @@ impl Connection {
                     if turn.is_large() {
                         turn.finish_muted(&self.session).await;
                         turn.finish(&self.session).await;
+                        turn.broke();
                         if let Err(end) = self.write(turn.out()).await {
                             break Err(end);
                         }

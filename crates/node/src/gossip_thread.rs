@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Told};
 use crate::config::{Config, PeerListen};
-use crate::gossip::{Gossip, GossipConfig, Identity, PeerSockets, Seal, advertised};
+use crate::gossip::{Files, Gossip, GossipConfig, Identity, PeerSockets, Seal, advertised};
 use crate::metrics::Metrics;
 use crate::peers::{PeerConfig, Refusals, WallSealer};
 use crate::server::ServeError;
@@ -56,7 +56,8 @@ pub fn bind(config: &Config) -> Result<Option<Bound>, ServeError> {
 }
 
 impl Bound {
-    /// Begins to gossip. `listen` and `redirect_listen` are where clients connect. Answers with what the node has to do with others, and the listener for their
+    /// Begins to gossip. `listen` and `redirect_listen` are where clients connect, `files` what rules and policies come to. Answers with
+    /// what the node has to do with others, and the listener for their
     /// streams.
     ///
     /// # Errors
@@ -66,6 +67,7 @@ impl Bound {
         config: &Config,
         listen: SocketAddr,
         redirect_listen: Option<SocketAddr>,
+        files: Files,
         metrics: &Arc<Metrics>,
     ) -> Result<(Cluster, TcpListener), ServeError> {
         let secret = config
@@ -100,6 +102,7 @@ impl Bound {
                     peer: Arc::clone(&told_to.peer),
                     versions: (*VERSIONS.start(), *VERSIONS.end()),
                 },
+                files,
                 advertised: gossip_address,
                 seeds: cluster.join.clone(),
                 slots: SLOTS,
@@ -226,7 +229,13 @@ mod tests {
         let bound = bind(&config).unwrap().unwrap();
         let metrics = Arc::new(Metrics::new(String::new(), 1, Vec::new()));
         let (cluster, listener) = bound
-            .start(&config, "127.0.0.1:6379".parse().unwrap(), None, &metrics)
+            .start(
+                &config,
+                "127.0.0.1:6379".parse().unwrap(),
+                None,
+                Files::default(),
+                &metrics,
+            )
             .unwrap();
         let me = cluster.me.clone();
         let mut view = cluster.view();

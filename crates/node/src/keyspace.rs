@@ -8,7 +8,6 @@ use crate::remote::{Batch, Replies};
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::rc::Rc;
-use std::sync::Arc;
 use tollgate_commands::{
     CommandError, Env, Face, KeyspaceAnswer, KeyspaceCommand, KeyspaceOp, KeyspaceRun, NodeView, Spec,
 };
@@ -57,7 +56,7 @@ pub async fn run(
     // A cluster is like one shard that has all slots, wherever those are.
     let slots = match scope {
         Scope::Node | Scope::OwnPart => node.shard_slots(),
-        Scope::All => Arc::from([0..SLOTS]),
+        Scope::All => std::iter::once(0..SLOTS).collect(),
     };
     let finished = match KeyspaceRun::new(command, env, request, slots, node.keyspace_limits()) {
         Ok(run) => carry(worker, run, (scope, has_node)).await,

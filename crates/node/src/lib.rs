@@ -33,6 +33,7 @@ mod remote;
 mod round;
 mod server;
 mod slow;
+mod steps;
 mod stretch;
 mod transaction;
 mod turn;

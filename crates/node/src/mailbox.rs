@@ -364,7 +364,10 @@ impl Running {
                 }
             }
             self.taken += 1;
-            self.is_over |= self.replies.bytes.len() > self.reply_bytes_max(worker);
+            if self.replies.bytes.len() > self.reply_bytes_max(worker) {
+                self.is_over = true;
+                worker.counters().limit_hit(Bound::PeerFrameBytes);
+            }
             if self.is_over && self.queue.is_empty() {
                 self.queue.shorten_last(&mut self.replies.bytes, TOO_LARGE);
             }
@@ -459,7 +462,10 @@ impl Running {
             match worker.try_run_here(&env, &mut self.queue, spec, request, out) {
                 Ran::Done => {
                     self.taken += 1;
-                    self.is_over |= out.len() > reply_bytes_max;
+                    if out.len() > reply_bytes_max {
+                        self.is_over = true;
+                        worker.counters().limit_hit(Bound::PeerFrameBytes);
+                    }
                     if self.is_over && self.queue.is_empty() {
                         self.queue.shorten_last(out, TOO_LARGE);
                     }

@@ -70,6 +70,7 @@ pub fn publish(worker: &Worker) {
     counters.shed.set(stats.shed);
     let store = shard.store();
     counters.stored_bytes.set(store.bytes() as u64);
+    counters.limits_bytes.set(shard.policies().params_bytes() as u64);
     let keys = &worker.node.keys[worker.index];
     let (mut entries, mut values) = (0, 0);
     for keyspace in Keyspace::all() {

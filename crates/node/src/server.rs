@@ -2,8 +2,8 @@
 
 use crate::admin::Readiness;
 use crate::clock::NodeClock;
-use crate::config::{Config, ListenAddress, Origin, WhenFull};
-use crate::gossip::GossipError;
+use crate::config::{Config, ListenAddress, Origin, WhenFull, did_you_mean, nearest};
+use crate::gossip::{Files, GossipError};
 use crate::metrics::Metrics;
 use crate::node::{Node, Outboxes, Parts, slots_of};
 use crate::worker::{self, Inbox, Listeners, StartError};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tollgate_cluster::MemberState;
 use tollgate_commands::{About, PolicyLabel, ShardConfig, ShardError};
 use tollgate_limiter::RuleSet;
 use tollgate_script::{PolicyError, PolicyHost, PolicyLimits, PolicySource, builtin_policies, load_dir};
@@ -55,12 +56,14 @@ pub enum ServeError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// A rule is not acceptable.
-    #[error("{at}: {error}")]
+    #[error("{at}: {error}{}", did_you_mean(.nearest.as_deref()))]
     Rule {
         /// Where it is.
         at: Origin,
         /// What is wrong with it.
         error: ShardError,
+        /// What may have been meant.
+        nearest: Option<String>,
     },
     /// A worker did not start.
     #[error(transparent)]
@@ -117,7 +120,8 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let (cluster, peer_listener) = match peers {
         None => (None, None),
         Some(peers) => {
-            let (cluster, listener) = peers.start(&config, listen_at, redirect_listen, &metrics)?;
+            let files = Files::of(&config.rules, &sources);
+            let (cluster, listener) = peers.start(&config, listen_at, redirect_listen, files, &metrics)?;
             (Some(cluster), Some(listener))
         }
     };
@@ -150,10 +154,16 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let admin = admin.start(&node, &readiness)?;
     if let Some(cluster) = &node.cluster {
         cluster.serves();
+        if cluster.has_seeds {
+            readiness.joining();
+        }
         wait_for_holders(cluster, &threads);
     }
     announce(&node, admin_address, peer_address)?;
-    readiness.ready();
+    // One that joins others is not ready before it has a place among them.
+    if node.cluster.as_ref().is_none_or(|cluster| !cluster.has_seeds) {
+        readiness.ready();
+    }
     let served = wait_for_signal(signals, &node, &readiness, &threads);
     if let Some(cluster) = &node.cluster {
         cluster.stop();
@@ -303,7 +313,7 @@ fn start_workers(
     drop(ready);
     for _ in 0..workers {
         let started = started.recv().map_err(|_| ServeError::WorkerEnded)?;
-        started.map_err(|error| located(&node.config, error))?;
+        started.map_err(|error| located(node, error))?;
     }
     Ok(threads)
 }
@@ -338,13 +348,22 @@ pub(crate) fn shard_config(
 }
 
 /// Why a worker did not start, with the place in the file if that is a rule.
-fn located(config: &Config, error: StartError) -> ServeError {
+fn located(node: &Node, error: StartError) -> ServeError {
     let StartError::Shard(error) = error else {
         return ServeError::Worker(error);
     };
+    let config = &node.config;
     let number = error.rule_id().and_then(|id| config.rules.get(id.as_bytes()));
+    let similar = match &error {
+        ShardError::RulePolicy { policy, .. } => nearest(policy, node.policies.iter().map(|known| known.name.clone())),
+        _ => None,
+    };
     match number.and_then(|(number, _)| config.rule_origin(number)) {
-        Some(at) => ServeError::Rule { at, error },
+        Some(at) => ServeError::Rule {
+            at,
+            error,
+            nearest: similar,
+        },
         None => ServeError::Worker(error.into()),
     }
 }
@@ -427,12 +446,14 @@ fn wait_for_signal(
                 if threads.iter().any(JoinHandle::is_finished) {
                     return ServeError::WorkerEnded;
                 }
-                let failed = node
-                    .cluster
-                    .as_ref()
-                    .and_then(|cluster| cluster.status().failed.clone());
-                if let Some(failed) = failed {
-                    return failed.into();
+                let Some(status) = node.cluster.as_ref().map(|cluster| cluster.status()) else {
+                    continue;
+                };
+                if let Some(failed) = &status.failed {
+                    return failed.clone().into();
+                }
+                if status.state == Some(MemberState::Ready) {
+                    readiness.ready();
                 }
             }
         };

@@ -60,15 +60,27 @@ impl Stretch {
 
     /// Ends it, counts it, and says how long it was.
     pub fn end(self, counters: &WorkerCounters) -> Duration {
+        let worked = self.worked();
+        counters.stretch(worked);
+        worked
+    }
+
+    /// Ends what may be a part of another stretch, and says how long it was. It counts by itself only as one that may be the longest:
+    /// the other may be broken off.
+    pub fn end_as_part(self, counters: &WorkerCounters) -> Duration {
+        let worked = self.worked();
+        counters.longest_stretch_ns.raise(worked.as_nanos() as u64);
+        worked
+    }
+
+    fn worked(&self) -> Duration {
         let passed = self.started.elapsed();
-        let worked = match passed >= ASKED_FROM {
+        match passed >= ASKED_FROM {
             false => passed,
             true => passed.min(Duration::from_nanos(
                 thread_cpu_time_ns().saturating_sub(self.started_cpu_ns),
             )),
-        };
-        counters.stretch(worked);
-        worked
+        }
     }
 }
 

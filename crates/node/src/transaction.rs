@@ -7,6 +7,7 @@ use crate::keyspace;
 use crate::limits::Bound;
 use crate::loans::{KeyJob, Keys};
 use crate::node::Place;
+use crate::steps::Length;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::collections::HashMap;
@@ -475,23 +476,32 @@ impl Exec<'_> {
         out: &mut Vec<u8>,
     ) -> Result<(Vec<Published>, Option<LibraryChange>), Stop> {
         let before_bytes = self.log_bytes();
+        let steps = &self.worker.steps;
+        let mut pass = steps.pass(Length::Unknown).await;
+        let mut stretch = Stretch::long();
         let made = self.worker.prepare_script(env, command, request, self.keys.run());
         let mut run = match made {
             Ok(run) => run.keep_log(before_bytes).on(face),
             Err(error) => {
                 error.write(out, env.proto);
+                // It may have been compiled.
+                steps.note(Length::Unknown, stretch.end(self.worker.counters()));
                 return Ok((Vec::new(), None));
             }
         };
         loop {
-            let stretch = Stretch::long();
             let step = self.worker.script_slice(&mut run, self.keys, request, out);
-            run.note_spent(stretch.end(self.worker.counters()));
+            let took = stretch.end(self.worker.counters());
+            run.note_spent(took);
+            steps.note(Length::Unknown, took);
+            drop(pass);
             match step {
                 ScriptStep::Done => break,
                 ScriptStep::Yield => tokio::task::yield_now().await,
                 ScriptStep::Needs(needs) => return Err(Stop::Needs(needs)),
             }
+            pass = steps.pass(Length::Unknown).await;
+            stretch = Stretch::long();
         }
         if let Some(logs) = &mut self.logs {
             // What comes after it has a log of its own: each takes back to where it began.

@@ -11,6 +11,8 @@ use crate::limits::Bound;
 use crate::link::Link;
 use crate::loans::Keys;
 use crate::node::Place;
+use crate::steps::{Length, Pass};
+use crate::stretch::Stretch;
 use crate::transaction;
 use crate::work::{Ran, Work};
 use crate::worker::Worker;
@@ -68,16 +70,17 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Starts a turn of that connection whose requests were read at `started`.
+    /// Starts a turn of that connection whose requests were read when `stretch` began.
     pub fn new(
         worker: &'a Rc<Worker>,
         buffers: &'a mut TurnBuffers,
         (connection, link): (u64, &'a Rc<Link>),
         face: Face,
-        started: Instant,
+        stretch: Stretch,
     ) -> Self {
         buffers.queue.start(false);
-        buffers.unbroken = true;
+        let started = stretch.started();
+        buffers.stretch = Some(stretch);
         if buffers.face != face {
             buffers.face = face;
             buffers.last_command = LastCommand::default();
@@ -125,7 +128,14 @@ impl<'a> Turn<'a> {
 
     /// Notes that the turn waits.
     pub(crate) fn broke(&mut self) {
-        self.buffers.unbroken = false;
+        if let Some(stretch) = self.buffers.take_stretch() {
+            stretch.end(self.worker.counters());
+        }
+    }
+
+    /// Notes that the turn goes on, from the last reading of the clock.
+    fn goes_on(&mut self) {
+        self.buffers.stretch.get_or_insert_with(|| Stretch::short(self.read_at));
     }
 
     /// Reads the clock again, after a wait that was not short.
@@ -133,6 +143,7 @@ impl<'a> Turn<'a> {
         self.read_clock();
         self.now_us = self.worker.node.clock.at(self.read_at);
         self.worker.notice_pause(self.now_us);
+        self.goes_on();
     }
 
     /// The replies of finished segments.
@@ -232,7 +243,7 @@ impl<'a> Turn<'a> {
         session.begin(spec, self.now_us);
         if let Some(wide) = self.worker.wide(spec) {
             self.finish(session).await;
-            self.buffers.unbroken = false;
+            self.broke();
             let since = Instant::now();
             let (worker, out) = (self.worker, &mut self.buffers.out);
             worker.run_everywhere(wide, session, &env, (spec, request), out).await;
@@ -304,6 +315,11 @@ impl<'a> Turn<'a> {
                     self.finish_if_sent(session).await;
                 }
                 self.flush(&env).await;
+                let pass = match spec.group == "scripting" {
+                    // It may compile.
+                    true => Some(self.pass().await),
+                    false => None,
+                };
                 env.now_us = self.now_us;
                 let Self {
                     worker,
@@ -325,6 +341,10 @@ impl<'a> Turn<'a> {
                     }
                     error.write(out, session.proto);
                 }
+                if pass.is_some() {
+                    worker.steps.note(Length::Unknown, self.read_at.elapsed());
+                }
+                drop(pass);
                 self.wrote_local();
                 // Others answer from what is at hand.
                 if matches!(spec.group, "server" | "scripting") {
@@ -337,7 +357,7 @@ impl<'a> Turn<'a> {
             }
             Run::Block(blocking) => {
                 self.finish(session).await;
-                self.buffers.unbroken = false;
+                self.broke();
                 self.worker.node.clients.note(session);
                 let (worker, out) = (self.worker, &mut self.buffers.out);
                 let connection = self.connection;
@@ -350,7 +370,7 @@ impl<'a> Turn<'a> {
             Run::Worker(command) => {
                 // MULTI and the like change nothing that others see; EXEC waits for what came before.
                 self.finish(session).await;
-                self.buffers.unbroken = false;
+                self.broke();
                 let worker = self.worker;
                 let out = &mut self.buffers.out;
                 worker
@@ -363,7 +383,7 @@ impl<'a> Turn<'a> {
             Run::Container => self.refuse(&env, &CommandError::Syntax).await,
             Run::Keyspace(command) => {
                 self.finish(session).await;
-                self.buffers.unbroken = false;
+                self.broke();
                 let since = Instant::now();
                 let mut keys = Keys::new(self.worker, self.worker.next_run());
                 // What empties a database must not meet keys that are lent or held. In a cluster each node sees to that for itself.
@@ -389,7 +409,7 @@ impl<'a> Turn<'a> {
     /// Runs a command that does the same to each of its keys, in the shards that have them.
     async fn run_each_key(&mut self, session: &Session, env: &Env, spec: &'static Spec, request: Request<'_>) {
         self.finish(session).await;
-        self.buffers.unbroken = false;
+        self.broke();
         let since = Instant::now();
         keyspace::run_each_key(self.worker, env, spec, request, &mut self.buffers.out).await;
         self.refresh_clock();
@@ -461,7 +481,7 @@ impl<'a> Turn<'a> {
 
     pub(crate) async fn wait_for_slot(&mut self, env: &Env, spec: &Spec, slot: u16) {
         // What this turn has queued is decided first: the slot waits for that.
-        self.buffers.unbroken = false;
+        self.broke();
         self.flush(env).await;
         self.worker.until_open_for(slot, spec, env.now_us).await;
         self.refresh_clock();
@@ -519,13 +539,27 @@ impl<'a> Turn<'a> {
 
     /// Brings a command to its end that could not be done at once. What was queued is decided first: it came before.
     async fn finish_work(&mut self, work: Work, env: &Env, spec: &'static Spec, request: Request<'_>) {
-        self.buffers.unbroken = false;
+        self.broke();
         self.flush(env).await;
         let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
         let out = if self.direct { out } else { local };
         self.worker.finish(work, env, queue, spec, request, out).await;
         self.refresh_clock();
         self.slice_started = Instant::now();
+    }
+
+    /// Waits until what may be long may begin.
+    async fn pass(&mut self) -> Pass {
+        let waits = !self.worker.steps.is_open();
+        if waits {
+            self.broke();
+        }
+        let pass = self.worker.steps.pass(Length::Unknown).await;
+        match waits {
+            true => self.refresh_clock(),
+            false => self.read_clock(),
+        }
+        pass
     }
 
     /// Answers that a command is queued.
@@ -557,17 +591,11 @@ impl<'a> Turn<'a> {
     }
 
     async fn flush(&mut self, env: &Env) {
-        let TurnBuffers {
-            queue,
-            out,
-            local,
-            unbroken,
-            ..
-        } = &mut *self.buffers;
+        let TurnBuffers { queue, out, local, .. } = &mut *self.buffers;
         let out = if self.direct { out } else { local };
         if self.worker.flush(env, queue, out).await {
-            *unbroken = false;
-            // It may have waited for long.
+            // What others did meanwhile is not its own. It may have waited for long.
+            self.buffers.stretch = None;
             self.refresh_clock();
         }
         self.take_turns().await;
@@ -578,10 +606,11 @@ impl<'a> Turn<'a> {
         let now = Instant::now();
         self.read_at = now;
         if now.saturating_duration_since(self.slice_started) >= SLICE {
-            self.buffers.unbroken = false;
+            self.broke();
             tokio::task::yield_now().await;
             self.slice_started = Instant::now();
             self.read_at = self.slice_started;
+            self.goes_on();
             self.worker.notice_pause(self.worker.node.clock.at(self.read_at));
         }
         now

@@ -86,6 +86,7 @@ impl NodeView for Node {
         let functions = self.functions.counts();
         let (scripts, script_bytes) = self.scripts.count();
         let store_bytes = metrics.sum(|worker| &worker.stored_bytes);
+        let limits_bytes = metrics.sum(|worker| &worker.limits_bytes);
         let texts_bytes = (script_bytes + functions.bytes) as u64;
         Totals {
             connections: self.connections() as u64,
@@ -108,7 +109,7 @@ impl NodeView for Node {
             expired: metrics.sum(|worker| &worker.expired),
             evicted: metrics.sum(|worker| &worker.shed),
             store_bytes,
-            accounted_bytes: store_bytes + metrics.sum(|worker| &worker.script_bytes) + texts_bytes,
+            accounted_bytes: store_bytes + limits_bytes + metrics.sum(|worker| &worker.script_bytes) + texts_bytes,
             resident_bytes: resident_bytes().unwrap_or(0),
             cpu_user_us: cpu.0,
             cpu_system_us: cpu.1,

@@ -8,11 +8,12 @@ use crate::keyspace;
 use crate::limits::Bound;
 use crate::loans::Keys;
 use crate::node::Place;
+use crate::steps::Length;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tollgate_commands::{
     CheckQueue, CommandError, Env, Face, Flow, KeyNeed, KeyspaceAnswer, KeyspaceOp, Name, Names, Needs, Rest, Run,
     RunId, ScanCursor, ScriptBound, ScriptCommand, ScriptRun, ScriptStep, Spec, Step,
@@ -46,6 +47,8 @@ pub enum Work {
     Held(Box<[u8]>),
     /// It has not begun, and can.
     Ready,
+    /// It has not begun: something was long on this worker, and the sockets come first.
+    Turn,
     /// It has not begun: its keys are in several shards.
     Borrow,
     /// It has not begun: one of its keys is in that slot, which is closing.
@@ -78,7 +81,7 @@ impl Work {
         match self {
             Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) | Self::UnknownScript | Self::Apart => true,
             Self::Script(script) => script.needs.is_some(),
-            Self::Ready | Self::Borrow | Self::Rest(..) => false,
+            Self::Ready | Self::Turn | Self::Borrow | Self::Rest(..) => false,
         }
     }
 }
@@ -102,6 +105,14 @@ impl ScriptWork {
             ScriptStep::Needs(needs) => self.needs = Some(needs),
         }
         false
+    }
+
+    /// What is known of its next step before it has begun.
+    fn length(&self) -> Length {
+        match self.run.was_long() {
+            true => Length::Long,
+            false => Length::Unknown,
+        }
     }
 }
 
@@ -133,21 +144,9 @@ impl Worker {
     ) -> Ran {
         match spec.run {
             Run::Script(_) | Run::Keys(_) if !queue.is_empty() => return Ran::FlushFirst,
+            Run::Script(_) if !self.steps.is_open() => return Ran::Later(Work::Turn),
             Run::Script(command) => {
-                let ran = match self.new_script(env, command, spec.face, request) {
-                    // Most are done at once, and need no memory of their own.
-                    Ok(mut script) => match script.slice(self, request, out) {
-                        true => Ran::Done,
-                        false => Ran::Later(Work::Script(Box::new(script))),
-                    },
-                    Err(CommandError::NoScript) if self.may_ask_for_script(request.arg(1)) => {
-                        Ran::Later(Work::UnknownScript)
-                    }
-                    Err(error) => {
-                        error.write(out, env.proto);
-                        Ran::Done
-                    }
-                };
+                let ran = self.begin_script(env, (command, spec.face), request, out, Length::Long);
                 if let Ran::Done = ran {
                     queue.note_end(out.len());
                 }
@@ -185,6 +184,44 @@ impl Worker {
         }
     }
 
+    /// Begins a script, which runs a step now unless that is known to be longer than `may_be`.
+    fn begin_script(
+        self: &Rc<Self>,
+        env: &Env,
+        (command, face): (ScriptCommand, Face),
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+        may_be: Length,
+    ) -> Ran {
+        let stretch = Stretch::short(Instant::now());
+        let mut script = match self.new_script(env, command, face, request) {
+            Ok(script) => script,
+            Err(CommandError::NoScript) if self.may_ask_for_script(request.arg(1)) => {
+                return Ran::Later(Work::UnknownScript);
+            }
+            Err(error) => {
+                // It may have been compiled.
+                self.steps.note(Length::Unknown, stretch.end_as_part(self.counters()));
+                error.write(out, env.proto);
+                return Ran::Done;
+            }
+        };
+        let length = script.length();
+        if length == Length::Long && may_be == Length::Unknown {
+            self.steps.note(Length::Unknown, stretch.end_as_part(self.counters()));
+            return Ran::Later(Work::Script(Box::new(script)));
+        }
+        let done = script.slice(self, request, out);
+        let took = stretch.end_as_part(self.counters());
+        script.run.note_long(Length::of(took) == Length::Long);
+        self.steps.note(length, took);
+        match done {
+            // Most are done at once, and need no memory of their own.
+            true => Ran::Done,
+            false => Ran::Later(Work::Script(Box::new(script))),
+        }
+    }
+
     /// Whether this worker's shard has all keys of a request.
     fn has_all(&self, spec: &Spec, request: Request<'_>) -> bool {
         self.node.is_alone()
@@ -208,12 +245,26 @@ impl Worker {
         let mut start = out.len();
         loop {
             match work {
-                Work::Ready | Work::Held(_) => {
+                Work::Ready | Work::Held(_) | Work::Turn => {
                     if let Work::Held(key) = &work {
                         self.until_free(key, None).await;
                     }
+                    let pass = match work {
+                        Work::Turn => Some(self.steps.pass(Length::Unknown).await),
+                        _ => None,
+                    };
                     env.now_us = self.node.clock.now_us();
-                    match self.try_run(&env, queue, spec, request, out) {
+                    let ran = match (pass, spec.run) {
+                        (Some(_), Run::Script(command)) if self.whereabouts(spec, request) == Whereabouts::Here => {
+                            let ran = self.begin_script(&env, (command, spec.face), request, out, Length::Unknown);
+                            if let Ran::Done = ran {
+                                queue.note_end(out.len());
+                            }
+                            ran
+                        }
+                        _ => self.try_run(&env, queue, spec, request, out),
+                    };
+                    match ran {
                         Ran::Done => return,
                         Ran::Later(rest) => work = rest,
                         // A check that was queued: it is decided with the others.
@@ -393,10 +444,17 @@ impl Worker {
             } else {
                 tokio::task::yield_now().await;
             }
-            let stretch = Stretch::long();
-            let done = script.slice(self, request, out);
-            // That others had the processor is not the script's doing.
-            script.run.note_spent(stretch.end(self.counters()));
+            let done = {
+                let _pass = self.steps.pass(Length::Long).await;
+                let stretch = Stretch::long();
+                let done = script.slice(self, request, out);
+                // That others had the processor is not the script's doing.
+                let took = stretch.end(self.counters());
+                script.run.note_spent(took);
+                script.run.note_long(Length::of(took) == Length::Long);
+                self.steps.note(Length::Long, took);
+                done
+            };
             if done {
                 break;
             }
@@ -411,15 +469,26 @@ impl Worker {
     fn note_script(&self, run: &ScriptRun) {
         let counters = self.counters();
         counters.scripts.add(1);
-        match run.bound_hit() {
-            Some(ScriptBound::Budget) => counters.limit_hit(Bound::ScriptBudget),
-            Some(ScriptBound::Memory) => counters.limit_hit(Bound::ScriptMemory),
-            Some(ScriptBound::Step) => counters.limit_hit(Bound::ScriptStep),
-            None => {}
+        let hit = run.bound_hit().map(|bound| match bound {
+            ScriptBound::Budget => Bound::ScriptBudget,
+            ScriptBound::Memory => Bound::ScriptMemory,
+            ScriptBound::Step => Bound::ScriptStep,
+        });
+        if let Some(bound) = hit {
+            counters.limit_hit(bound);
         }
         let spent_ms = run.spent().as_millis() as u64;
         if spent_ms >= self.node.config.script.slow_ms {
-            tracing::warn!(event = "slow_script", script = run.name(), spent_ms);
+            match hit {
+                Some(bound) => tracing::warn!(
+                    event = "slow_script",
+                    script = run.name(),
+                    spent_ms,
+                    stopped_by = bound.info().key,
+                    "stopped"
+                ),
+                None => tracing::warn!(event = "slow_script", script = run.name(), spent_ms),
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use crate::node::Node;
 use crate::peers::{Accepted, Incoming};
 use crate::remote::Job;
 use crate::round::Round;
+use crate::steps::Steps;
 use crate::stretch::Stretch;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -59,6 +60,8 @@ pub struct Worker {
     pub round: Round,
     /// Other small turns that are ready together.
     pub joined: Joined,
+    /// Which scripts may go on, so that they do not keep it from its sockets.
+    pub steps: Rc<Steps>,
     /// Its part of scripts. Borrowed like the shard.
     pub scripts: RefCell<ScriptHost>,
     /// Who waits for keys of its shard.
@@ -102,6 +105,7 @@ impl Worker {
             wall_offset_us: Cell::new(0),
             round: Round::default(),
             joined: Joined::default(),
+            steps: Rc::default(),
             scripts: RefCell::new(scripts),
             waits: Waits::default(),
             runs: Cell::new(0),
@@ -434,6 +438,7 @@ pub fn run(
         tokio::task::spawn_local(crate::mailbox::run(Rc::clone(&worker), inbox.mailbox));
         tokio::task::spawn_local(Rc::clone(&worker).tidy());
         tokio::task::spawn_local(Rc::clone(&worker).run_rounds());
+        tokio::task::spawn_local(Rc::clone(&worker).run_steps());
         tokio::task::spawn_local(Rc::clone(&worker).run_key_jobs(inbox.key_jobs));
         if let Some(Listeners {
             clients,

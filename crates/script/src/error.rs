@@ -73,7 +73,7 @@ pub enum Fault {
     #[error("{0}")]
     Error(String),
     /// The call ran longer than [`crate::PolicyLimits::budget_us`] and was stopped.
-    #[error("stopped after its budget of {budget_us} µs")]
+    #[error("stopped after its budget of {budget_us} us")]
     Budget {
         /// The budget, in microseconds.
         budget_us: u64,
@@ -90,6 +90,14 @@ pub enum Fault {
     /// The policy has no such function; the caller must refuse the operation by this name.
     #[error("has no {0}")]
     Lacks(&'static str),
+    /// States under this limit could be larger than [`crate::PolicyLimits::state_bytes_max`]. The limit is at fault, not the policy.
+    #[error("a state under this limit may take {bytes} bytes, and at most {max} are allowed")]
+    LimitTooLarge {
+        /// What the policy says, in bytes.
+        bytes: usize,
+        /// What is allowed, in bytes.
+        max: usize,
+    },
     /// A stored state is larger than its parameters allow or does not have the policy's form.
     #[error("a state of {bytes} bytes where {max} are allowed")]
     StateSize {

@@ -233,6 +233,21 @@ impl PolicyHost {
         self.interner.len()
     }
 
+    /// Gives memory back of parameters that nothing refers to, but for those kept as a cache: `most` at most. Whether there is more to do.
+    pub fn trim_params(&mut self, most: usize) -> bool {
+        self.interner.trim(most)
+    }
+
+    /// Memory of interned parameters, in bytes.
+    pub fn params_bytes(&self) -> usize {
+        self.interner.bytes()
+    }
+
+    /// What those parameters take that are retained, about, in bytes.
+    pub fn retained_bytes(&self) -> usize {
+        self.interner.in_use() * Interner::BYTES_EACH
+    }
+
     /// Whether states stored under the one can be checked under the other: both are of the policy of one name, in
     /// whichever version.
     pub fn same_policy(&self, a: ParamsId, b: ParamsId) -> bool {
@@ -407,8 +422,10 @@ impl PolicyHost {
     /// Notes that parameters have lost their slot, unless the id means others by now.
     fn drop_resident(&mut self, id: ParamsId, vm: usize, slot: u32) {
         let policies = &self.policies;
-        let entry = self.interner.get_mut(id);
-        if entry.slot == slot && policies[entry.policy.0 as usize].vm == vm {
+        if let Some(entry) = self.interner.find_mut(id)
+            && entry.slot == slot
+            && policies[entry.policy.0 as usize].vm == vm
+        {
             entry.slot = NOT_RESIDENT;
         }
     }
@@ -416,7 +433,9 @@ impl PolicyHost {
     fn flush_all(&mut self) -> Result<(), HostError> {
         for vm in &mut self.vms {
             for id in vm.flush()? {
-                self.interner.get_mut(id).slot = NOT_RESIDENT;
+                if let Some(entry) = self.interner.find_mut(id) {
+                    entry.slot = NOT_RESIDENT;
+                }
             }
         }
         Ok(())
@@ -439,7 +458,9 @@ impl PolicyHost {
         }
         let mut old = std::mem::replace(&mut self.vms[GUARDED], vm);
         for id in old.residents.clear() {
-            self.interner.get_mut(id).slot = NOT_RESIDENT;
+            if let Some(entry) = self.interner.find_mut(id) {
+                entry.slot = NOT_RESIDENT;
+            }
         }
         Ok(())
     }

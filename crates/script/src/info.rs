@@ -43,6 +43,8 @@ pub struct PolicyInfo {
     pub fields: Fields,
     /// The default capacity.
     pub burst: BurstRule,
+    /// The largest limit that it takes, in tokens, if it says one. Whoever asks for more is refused before the file is called.
+    pub limit_max: Option<u64>,
     /// Tokens can be given back.
     pub has_give: bool,
     /// A bucket can be charged into debt.

@@ -41,8 +41,10 @@
 compile_error!("Luau's errors are C++ exceptions that pass through Rust frames: build with panic = \"unwind\"");
 
 mod batch;
+mod entries;
 mod error;
 mod host;
+mod index;
 mod info;
 mod meter;
 mod params;

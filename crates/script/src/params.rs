@@ -1,12 +1,12 @@
 //! Interned parameters: the (policy, limit, window, burst) of a bucket as one small number.
 //!
-//! Stored buckets count as references. An entry without references stays as a cache until its place is needed.
+//! Stored buckets count as references. Some entries without references stay as a cache; the memory of others is given back.
 
 use std::collections::VecDeque;
 
-use rapidhash::RapidHashMap;
-
+use crate::entries::Entries;
 use crate::error::TooManyParams;
+use crate::index::Index;
 use crate::info::PolicyId;
 
 /// The parameters of a limit. The domain's bounds (SPEC section 2.7) are the caller's to check.
@@ -56,21 +56,32 @@ pub(crate) struct Entry {
 
 /// The table of one host.
 pub(crate) struct Interner {
-    entries: Vec<Entry>,
-    index: RapidHashMap<(PolicyId, Params), u32>,
+    entries: Entries,
+    index: Index,
     /// Entries that had no reference when they were put here, oldest first.
     unused: VecDeque<u32>,
+    /// Entries that have references.
+    in_use: usize,
     /// Completed runs so far; what was interned in the current one is not evicted.
     epoch: u64,
     max: usize,
 }
 
+/// Entries without references that are kept as a cache, when nothing wants their place.
+const CACHED_MAX: usize = 4096;
+/// Of those beyond, how many are looked at when one more is interned. Two, so that they become fewer.
+const LOOKED_AT: usize = 2;
+
 impl Interner {
+    /// What one takes of memory, about, in bytes: its entry, its places in the index, which is half full, and in the queue.
+    pub(crate) const BYTES_EACH: usize = size_of::<Entry>() + 2 * Index::BYTES_EACH + size_of::<u32>();
+
     pub(crate) fn new(max: usize) -> Self {
         Self {
-            entries: Vec::new(),
-            index: RapidHashMap::default(),
+            entries: Entries::default(),
+            index: Index::default(),
             unused: VecDeque::new(),
+            in_use: 0,
             epoch: 0,
             max: max.min(u32::MAX as usize),
         }
@@ -82,16 +93,15 @@ impl Interner {
     }
 
     pub(crate) fn intern(&mut self, policy: PolicyId, params: Params) -> Result<ParamsId, TooManyParams> {
-        if let Some(&id) = self.index.get(&(policy, params)) {
-            self.entries[id as usize].epoch = self.epoch;
+        if let Some(id) = self.index.get(policy, &params) {
+            self.entries.get_mut(id).epoch = self.epoch;
             return Ok(ParamsId(id));
         }
-        let id = if self.entries.len() < self.max {
-            self.entries.len() as u32
-        } else {
-            self.evict()?
-        };
-        let entry = Entry {
+        self.trim(LOOKED_AT);
+        if self.len() >= self.max {
+            self.evict()?;
+        }
+        let id = self.entries.add(Entry {
             params,
             policy,
             refs: 0,
@@ -99,42 +109,67 @@ impl Interner {
             epoch: self.epoch,
             slot: NOT_RESIDENT,
             state_bytes_max: None,
-        };
-        match self.entries.get_mut(id as usize) {
-            Some(place) => *place = entry,
-            None => self.entries.push(entry),
-        }
+        });
         self.unused.push_back(id);
-        self.index.insert((policy, params), id);
+        self.index.insert(policy, params, id);
         Ok(ParamsId(id))
+    }
+
+    /// Gives back what is cached beyond the bound, looking at `most` at most. Answers whether there may be more.
+    pub(crate) fn trim(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            if self.unused.len() <= CACHED_MAX {
+                break;
+            }
+            self.evict_first();
+        }
+        if self.unused.len() < self.unused.capacity() / 8 {
+            self.unused.shrink_to(2 * self.unused.len().max(CACHED_MAX));
+        }
+        self.unused.len() > CACHED_MAX
     }
 
     /// Frees the place of the entry that has been without references for longest. Each call looks at most once at every
     /// queued entry; entries in use leave the queue, so the cost is amortised over the releases that put them there.
-    fn evict(&mut self) -> Result<u32, TooManyParams> {
+    fn evict(&mut self) -> Result<(), TooManyParams> {
         for _ in 0..self.unused.len() {
-            let Some(id) = self.unused.pop_front() else {
-                break;
-            };
-            let entry = &mut self.entries[id as usize];
-            if entry.refs > 0 {
-                entry.queued = false;
-            } else if entry.epoch == self.epoch {
-                self.unused.push_back(id);
-            } else {
-                self.index.remove(&(entry.policy, entry.params));
-                return Ok(id);
+            if self.evict_first() {
+                return Ok(());
             }
         }
         Err(TooManyParams { max: self.max })
     }
 
+    /// Frees the place of the first of the queue, if it has no references. One that was interned in the current run goes to the end.
+    fn evict_first(&mut self) -> bool {
+        let Some(id) = self.unused.pop_front() else {
+            return false;
+        };
+        let entry = self.entries.get_mut(id);
+        if entry.refs > 0 {
+            entry.queued = false;
+            return false;
+        }
+        if entry.epoch == self.epoch {
+            self.unused.push_back(id);
+            return false;
+        }
+        self.index.remove(entry.policy, &entry.params);
+        self.entries.remove(id);
+        true
+    }
+
     pub(crate) fn get(&self, id: ParamsId) -> &Entry {
-        &self.entries[id.0 as usize]
+        self.entries.get(id.0)
     }
 
     pub(crate) fn get_mut(&mut self, id: ParamsId) -> &mut Entry {
-        &mut self.entries[id.0 as usize]
+        self.entries.get_mut(id.0)
+    }
+
+    /// The entry that has that number now, whatever it is of, if there is memory for it.
+    pub(crate) fn find_mut(&mut self, id: ParamsId) -> Option<&mut Entry> {
+        self.entries.find_mut(id.0)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
@@ -142,12 +177,15 @@ impl Interner {
     }
 
     pub(crate) fn retain(&mut self, id: ParamsId) {
-        self.get_mut(id).refs += 1;
+        let entry = self.entries.get_mut(id.0);
+        self.in_use += usize::from(entry.refs == 0);
+        entry.refs += 1;
     }
 
     pub(crate) fn release(&mut self, id: ParamsId) {
-        let entry = &mut self.entries[id.0 as usize];
+        let entry = self.entries.get_mut(id.0);
         debug_assert!(entry.refs > 0, "released more often than retained");
+        self.in_use -= usize::from(entry.refs == 1);
         entry.refs = entry.refs.saturating_sub(1);
         if entry.refs == 0 && !entry.queued {
             entry.queued = true;
@@ -157,6 +195,16 @@ impl Interner {
 
     pub(crate) fn len(&self) -> usize {
         self.index.len()
+    }
+
+    /// Those that have references.
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.bytes() + self.index.bytes() + self.unused.capacity() * size_of::<u32>()
     }
 }
 
@@ -232,5 +280,64 @@ mod tests {
         }
         assert_eq!(interner.len(), 1);
         assert!(interner.unused.len() <= 1);
+    }
+
+    #[test]
+    fn what_is_not_in_use_is_given_back() {
+        const STORED: u64 = 200_000;
+        let mut interner = Interner::new(1_000_000);
+        let empty_bytes = interner.bytes();
+        // Many that are used once, as by a client that counts its limits up, beside a few that stay.
+        let kept: Vec<ParamsId> = (0..100)
+            .map(|limit| interner.intern(PolicyId(1), params(limit)).unwrap())
+            .collect();
+        kept.iter().for_each(|&id| interner.retain(id));
+        let mut most_bytes = 0;
+        for limit in 0..STORED {
+            interner.intern(PolicyId(0), params(limit)).unwrap();
+            interner.next_epoch();
+            most_bytes = most_bytes.max(interner.bytes());
+        }
+        assert!(interner.len() <= CACHED_MAX + 200, "{}", interner.len());
+        let bound_bytes = 3 * CACHED_MAX * Interner::BYTES_EACH;
+        assert!(most_bytes <= empty_bytes + bound_bytes, "{most_bytes} bytes");
+        // Many that are stored, and then not any more.
+        let stored: Vec<ParamsId> = (0..STORED)
+            .map(|limit| {
+                let id = interner.intern(PolicyId(2), params(limit)).unwrap();
+                interner.retain(id);
+                interner.next_epoch();
+                id
+            })
+            .collect();
+        assert_eq!(interner.in_use(), stored.len() + kept.len());
+        let full_bytes = interner.bytes();
+        let estimated_bytes = interner.in_use() * Interner::BYTES_EACH;
+        assert!(
+            full_bytes > estimated_bytes / 2 && full_bytes < 2 * estimated_bytes,
+            "{full_bytes}, {estimated_bytes}"
+        );
+        stored.iter().for_each(|&id| interner.release(id));
+        while interner.trim(128) {}
+        assert_eq!(interner.in_use(), kept.len());
+        assert!(
+            interner.bytes() <= empty_bytes + bound_bytes,
+            "{} of {full_bytes} bytes",
+            interner.bytes()
+        );
+        for (limit, &id) in kept.iter().enumerate() {
+            assert_eq!(
+                (interner.get(id).policy, interner.get(id).params),
+                (PolicyId(1), params(limit as u64))
+            );
+            assert_eq!(interner.intern(PolicyId(1), params(limit as u64)), Ok(id));
+        }
+        // What comes now takes the places that are free.
+        for limit in 0..STORED {
+            let id = interner.intern(PolicyId(3), params(limit)).unwrap();
+            assert_eq!(interner.get(id).params, params(limit));
+            interner.next_epoch();
+        }
+        assert!(interner.bytes() <= empty_bytes + bound_bytes);
     }
 }

@@ -347,7 +347,7 @@ impl PolicyHost {
         let max = self.limits.state_bytes_max;
         if bytes > max as f64 {
             let bytes = bytes as usize;
-            return Err(self.fault(params, Fault::StateSize { bytes, max }));
+            return Err(self.fault(params, Fault::LimitTooLarge { bytes, max }));
         }
         self.interner.get_mut(params).state_bytes_max = Some(bytes as u32);
         Ok(bytes as usize)

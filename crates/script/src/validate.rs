@@ -20,7 +20,7 @@ const FUNCTIONS: [(&str, bool); 7] = [
 ];
 
 /// The other members.
-const VALUES: [&str; 4] = ["version", "fields", "burst", "max_bytes"];
+const VALUES: [&str; 5] = ["version", "fields", "burst", "max_limit", "max_bytes"];
 
 /// Reads the policy's own description and returns it with a table of what the driver needs: the functions, and `fields`,
 /// their number. The policy's own tables are made read-only.
@@ -35,6 +35,10 @@ pub(crate) fn validate(lua: &Lua, name: &str, value: Value, trusted: bool) -> Re
     };
     let fields = fields(&policy)?;
     let burst = burst(&policy)?;
+    let limit_max = match member(&policy, "max_limit")? {
+        Value::Nil => None,
+        value => Some(whole(&value, WHOLE_MAX).ok_or_else(|| mistyped("max_limit", "a positive integer", &value))?),
+    };
     let functions = lua.create_table().map_err(|error| error.to_string())?;
     let set = |key: &str, value: Value| functions.raw_set(key, value).map_err(|error| error.to_string());
     let mut has = [false; FUNCTIONS.len()];
@@ -66,6 +70,7 @@ pub(crate) fn validate(lua: &Lua, name: &str, value: Value, trusted: bool) -> Re
         version: version as u32,
         fields,
         burst,
+        limit_max,
         has_give,
         has_take,
         has_resize,

@@ -85,6 +85,14 @@ fn what_is_no_policy_is_refused_in_words() {
         ),
         (with("'limit'", "'most'"), "p.lua: `burst` is \"most\" where"),
         (with("'limit'", "0"), "p.lua: `burst` is 0 where"),
+        (
+            with("version = 1,", "version = 1, max_limit = 0,"),
+            "p.lua: `max_limit` is 0 where a positive integer is expected",
+        ),
+        (
+            with("version = 1,", "version = 1, max_limit = 'many',"),
+            "p.lua: `max_limit` is \"many\" where",
+        ),
         (with("check =", "chekc ="), "p.lua: unknown member \"chekc\""),
         (with("version = 1,", "version = 1, [7] = 1,"), "p.lua: unknown member 7"),
         (
@@ -141,10 +149,14 @@ fn a_policy_says_what_it_is() {
     let info = host.info(host.policy(b"bytes").unwrap());
     assert_eq!((&info.fields, info.burst), (&Fields::Buffer, BurstRule::None));
     assert!(!info.accepts_burst() && !info.trusted);
+    assert_eq!(info.limit_max, None);
     assert_eq!(host.policy(b"other"), None);
     let tokens = check_body("return true, 1, 0").replace("'limit'", "3");
     host.replace(&source("tokens", &tokens)).unwrap();
     assert_eq!(host.info(host.policy(b"tokens").unwrap()).default_burst(7), 3);
+    let small = COUNTER.replace("version = 1,", "version = 1, max_limit = 12,");
+    host.replace(&source("small", &small)).unwrap();
+    assert_eq!(host.info(host.policy(b"small").unwrap()).limit_max, Some(12));
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn buffer_lengths_and_sizes_are_checked() {
     let (p, large) = (params(&mut host, "bytes", 100), params(&mut host, "bytes", 101));
     host.probe(p, 0).unwrap();
     let fault = host.probe(large, 0).unwrap_err().fault;
-    assert_eq!(fault, Fault::StateSize { bytes: 101, max: 100 });
+    assert_eq!(fault, Fault::LimitTooLarge { bytes: 101, max: 100 });
     let fault = host.check_one(p, bytes(p, &[0; 101]), 0, 1, false).unwrap_err().fault;
     assert_eq!(fault, Fault::StateSize { bytes: 101, max: 100 });
     let counter = params(&mut host, "counter", 10);

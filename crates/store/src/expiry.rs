@@ -7,22 +7,62 @@ pub const EXPIRY_UNIT_US: u64 = 1 << 16;
 ///
 /// The store keeps 4 bytes of it: it is rounded up to a multiple of [`EXPIRY_UNIT_US`] after the store's base, and what
 /// lies more than 8.9 years after the base is kept as [`Expiry::NEVER`]. So an entry may stay longer than asked, never
-/// shorter.
+/// shorter. Of a value, [`Stored`](crate::Stored) has it exactly: to the microsecond up to the year 292,000 of the clock, and to the millisecond
+/// for the 292 million years after, as Redis does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expiry(u64);
+
+/// From this on, the rest is milliseconds rather than microseconds: all of these times are later than any of those.
+const LATE: u64 = 1 << 63;
 
 impl Expiry {
     /// The entry is never dropped by a sweep.
     pub const NEVER: Expiry = Expiry(u64::MAX);
 
-    /// May be dropped once the slot's clock has reached `us`.
+    /// May be dropped once the slot's clock has reached `us`; never, for the greatest.
     pub const fn from_us(us: u64) -> Expiry {
-        Expiry(us)
+        match us {
+            u64::MAX => Expiry::NEVER,
+            us => Expiry::from_exact_us(us as u128),
+        }
     }
 
-    /// The time in microseconds of the slot's clock, `None` for never.
+    /// The time in microseconds of the slot's clock, `None` for never. What does not fit is the last that does.
     pub const fn to_us(self) -> Option<u64> {
-        if self.0 == u64::MAX { None } else { Some(self.0) }
+        match self.exact_us() {
+            None => None,
+            Some(us) if us >= u64::MAX as u128 => Some(u64::MAX - 1),
+            Some(us) => Some(us as u64),
+        }
+    }
+
+    /// As [`Expiry::from_us`], for times that may be later. The last is 292 million years away.
+    pub const fn from_exact_us(us: u128) -> Expiry {
+        if us < LATE as u128 {
+            return Expiry(us as u64);
+        }
+        let ms = us / 1_000;
+        let last_ms = (LATE - 2) as u128;
+        Expiry(LATE | if ms > last_ms { last_ms } else { ms } as u64)
+    }
+
+    /// As [`Expiry::to_us`], without a bound.
+    pub const fn exact_us(self) -> Option<u128> {
+        match self.0 {
+            u64::MAX => None,
+            late @ LATE.. => Some((late - LATE) as u128 * 1_000),
+            us => Some(us as u128),
+        }
+    }
+
+    /// Eight bytes from which [`Expiry::from_bits`] makes it again.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// See [`Expiry::to_bits`].
+    pub const fn from_bits(bits: u64) -> Expiry {
+        Expiry(bits)
     }
 }
 
@@ -84,6 +124,33 @@ mod tests {
             prop_assert!(base.round_down(kept).unwrap() >= base.round_up(Expiry::from_us(asked)));
             prop_assert!(kept == 0 || base.round_down(kept - 1) < Some(base.round_up(Expiry::from_us(asked))));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn times_keep_their_order(a in 0..1u128 << 73, b in 0..1u128 << 73, shift in 0..60u32) {
+            let (a, b) = (a >> shift, b >> shift);
+            let (first, second) = (Expiry::from_exact_us(a), Expiry::from_exact_us(b));
+            prop_assert!(first <= second || a > b);
+            let kept = first.exact_us().unwrap();
+            prop_assert!(kept <= a && a - kept < 1_000);
+            prop_assert!(kept == a || a >= 1 << 63);
+            prop_assert_eq!(Expiry::from_exact_us(kept), first);
+            prop_assert_eq!(Expiry::from_bits(first.to_bits()), first);
+            prop_assert!(first < Expiry::NEVER);
+        }
+    }
+
+    #[test]
+    fn late_times() {
+        assert_eq!(Expiry::from_us(u64::MAX), Expiry::NEVER);
+        assert_eq!(Expiry::NEVER.exact_us(), None);
+        let longest = Expiry::from_exact_us(u128::MAX);
+        assert!(longest < Expiry::NEVER && longest.to_us() == Some(u64::MAX - 1));
+        assert_eq!(longest.exact_us(), Some(((1 << 63) - 2) * 1_000));
+        // As in the frames of peers from the beginning.
+        assert_eq!(Expiry::from_us(1_234_567).to_bits(), 1_234_567);
+        assert_eq!(Expiry::NEVER.to_bits(), u64::MAX);
     }
 
     #[test]

@@ -56,7 +56,11 @@ pub fn run(arguments: &CheckArguments) -> ExitCode {
 }
 
 fn ask(arguments: &CheckArguments) -> Result<Answer, Box<dyn std::error::Error>> {
-    let password_file = arguments.password_file.as_deref();
+    // A variable that is empty names no file.
+    let password_file = arguments
+        .password_file
+        .as_deref()
+        .filter(|path| !path.as_os_str().is_empty());
     let password = password_file
         .map(|path| Password::read(path, "--password-file"))
         .transpose()?;
@@ -304,7 +308,7 @@ mod tests {
         let error = |reply| ask_peer(reply).1.unwrap_err();
         assert_eq!(
             error(b"-NOAUTH Authentication required.\r\n"),
-            "ADDR answered: NOAUTH Authentication required. Give the password with --password-file FILE"
+            "ADDR answered: NOAUTH Authentication required. Give the password with --password-file FILE, or TOLLGATE_AUTH_PASSWORD_FILE"
         );
         assert!(error(b"+OK\r\n").starts_with("ADDR does not answer as a node of tollgate: a check answered "));
         assert!(error(b"*1\r\n:1\r\n").starts_with("ADDR does not answer as a node of tollgate: "));
@@ -322,11 +326,11 @@ mod tests {
             .local_addr()
             .unwrap()
             .to_string();
+        let text = ask(&arguments(&free)).unwrap_err().to_string();
         assert!(
-            ask(&arguments(&free))
-                .unwrap_err()
-                .to_string()
-                .starts_with(&format!("{free}: "))
+            text.starts_with(&format!("{free}: "))
+                && text.ends_with("; is a node running there? (tollgate serve, or --addr)"),
+            "{text}"
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Subcommands and flags. What is listed here works.
 
+use clap::builder::UnknownArgumentValueParser;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -77,10 +78,21 @@ pub struct DrainArguments {
 #[derive(Debug, Args)]
 pub struct AdminArguments {
     /// Admin address of any node of the cluster
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8379")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:8379",
+        env = "TOLLGATE_ADMIN_ADDRESS",
+        hide_env_values = true
+    )]
     pub admin: String,
     /// File with the node's password
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TOLLGATE_AUTH_PASSWORD_FILE",
+        hide_env_values = true
+    )]
     pub password_file: Option<PathBuf>,
 }
 
@@ -96,6 +108,10 @@ pub struct ServeArguments {
     /// Address for clients that speak the Redis protocol [default: 127.0.0.1:6379]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
+    /// What other servers call it; there is none, for the error to name the one there is.
+    #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--listen")
+        .and_suggest("an address is one value, host and port: --listen 127.0.0.1:6379"))]
+    pub port: Option<String>,
     /// Address for clients of Redis Cluster, which are sent to the node that has a key [default: none]
     #[arg(long, value_name = "ADDR")]
     pub redirect_listen: Option<String>,
@@ -169,10 +185,21 @@ pub struct CheckArguments {
     #[arg(long)]
     pub peek: bool,
     /// Address of the node
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:6379",
+        env = "TOLLGATE_LISTEN_DEFAULT",
+        hide_env_values = true
+    )]
     pub addr: String,
     /// File with the node's password
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TOLLGATE_AUTH_PASSWORD_FILE",
+        hide_env_values = true
+    )]
     pub password_file: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -212,6 +239,11 @@ mod tests {
         ] {
             assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad}");
         }
+        let text = parse("tollgate serve --port 6379").unwrap_err().to_string();
+        assert!(
+            text.contains("--port") && text.contains("--listen 127.0.0.1:6379"),
+            "{text}"
+        );
         let text = parse("tollgate check k").unwrap_err().to_string();
         for word in ["--limit <N>", "--per <DURATION>", "--rule <ID>"] {
             assert!(text.contains(word), "{text}");

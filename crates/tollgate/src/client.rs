@@ -26,7 +26,17 @@ pub enum ClientError {
         /// What it is.
         addr: String,
     },
-    /// No connection, or it broke.
+    /// No connection.
+    #[error("{addr}: {source}; is a node running there? (tollgate serve, or {flag})")]
+    Connect {
+        /// The flag that has the address.
+        flag: &'static str,
+        /// The node's address.
+        addr: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The connection broke, or the address has a name that is none.
     #[error("{addr}: {source}")]
     Io {
         /// The node's address.
@@ -55,7 +65,7 @@ pub enum ClientError {
 /// What to do about an error of a node, where the text of it does not say.
 fn hint(text: &str) -> &'static str {
     if text.starts_with("NOAUTH ") {
-        " Give the password with --password-file FILE"
+        " Give the password with --password-file FILE, or TOLLGATE_AUTH_PASSWORD_FILE"
     } else {
         ""
     }
@@ -91,7 +101,11 @@ pub fn connect(flag: &'static str, addr: &str, timeout: Duration) -> Result<TcpS
             Err(error) => last = error,
         }
     }
-    Err(io(last))
+    Err(ClientError::Connect {
+        flag,
+        addr: addr.to_owned(),
+        source: last,
+    })
 }
 
 /// A connection to a node.

@@ -84,7 +84,10 @@ struct Node {
 
 impl Node {
     fn new(arguments: &AdminArguments) -> Result<Self, Failure> {
-        let file = arguments.password_file.as_deref();
+        let file = arguments
+            .password_file
+            .as_deref()
+            .filter(|path| !path.as_os_str().is_empty());
         Ok(Self {
             addr: arguments.admin.clone(),
             password: file.map(|path| Password::read(path, "--password-file")).transpose()?,

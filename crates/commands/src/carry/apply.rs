@@ -257,7 +257,7 @@ impl Shard {
     }
 
     fn is_out_of_memory(&mut self) -> bool {
-        let is_out = self.max_memory_bytes > 0 && self.store.bytes() >= self.max_memory_bytes;
+        let is_out = self.max_memory_bytes > 0 && self.bounded_bytes() >= self.max_memory_bytes;
         self.stats.carry.out_of_memory += u64::from(is_out);
         is_out
     }

@@ -275,7 +275,7 @@ fn a_share_begins_with_what_was_seen_last() {
     };
     let check = "RL.CHECK k LIMIT 20 PER 20s";
     let (reply, owed) = check_as(&mut shards, check, share(Some(6)));
-    assert!(reply.starts_with("*6\r\n:1\r\n:10\r\n:2\r\n"), "{reply}");
+    assert!(reply.starts_with("*6\r\n:1\r\n:20\r\n:2\r\n"), "{reply}");
     // What is owed is owed by the bucket, not by the share of it.
     assert_eq!(
         owed.unwrap().parameters,
@@ -284,18 +284,21 @@ fn a_share_begins_with_what_was_seen_last() {
     assert!(
         check_as(&mut shards, check, share(Some(0)))
             .0
-            .starts_with("*6\r\n:1\r\n:10\r\n:1\r\n")
+            .starts_with("*6\r\n:1\r\n:20\r\n:1\r\n")
     );
     for policy in POLICIES {
         let key = format!("RL.CHECK {policy} LIMIT 20 PER 20s POLICY {policy}");
         let (reply, _) = check_as(&mut shards, &key, share(Some(1)));
-        assert!(reply.starts_with("*6\r\n:1\r\n:10\r\n:0\r\n"), "{policy}: {reply}");
+        assert!(reply.starts_with("*6\r\n:1\r\n:20\r\n:0\r\n"), "{policy}: {reply}");
     }
+    // The limit is what was asked for, and the capacity, too; what is left is of the share.
+    let (reply, _) = check_as(&mut shards, "CL.THROTTLE t 19 10 60", share(None));
+    assert!(reply.starts_with("*5\r\n:0\r\n:20\r\n:9\r\n"), "{reply}");
     shards.shards[0].end_shares();
     assert!(
         check_as(&mut shards, check, share(None))
             .0
-            .starts_with("*6\r\n:1\r\n:10\r\n:9\r\n")
+            .starts_with("*6\r\n:1\r\n:20\r\n:9\r\n")
     );
 }
 

@@ -171,7 +171,7 @@ impl<'a> Section<'a> {
 }
 
 fn put_time(out: &mut Vec<u8>, expiry: Expiry) {
-    out.extend_from_slice(&expiry.to_us().unwrap_or(u64::MAX).to_le_bytes());
+    out.extend_from_slice(&expiry.to_bits().to_le_bytes());
 }
 
 /// Writes a space; `false`, and nothing is written, if it has no name that others know.
@@ -319,7 +319,7 @@ impl<'a> Reader<'a> {
     }
 
     fn time(&mut self) -> Result<Expiry, Malformed> {
-        Ok(Expiry::from_us(u64::from_le_bytes(self.eight()?)))
+        Ok(Expiry::from_bits(u64::from_le_bytes(self.eight()?)))
     }
 
     fn db(&mut self) -> Result<u8, Malformed> {

@@ -76,6 +76,9 @@ impl Shard {
             As::Heir => Source::Heir,
             As::Local(_) => Source::Local,
         };
+        // A share is decided under its own; what is shown is what was asked for.
+        shown.decision.limit = order.quota.limit.get();
+        shown.burst = order.quota.burst.get();
         write(out, env, order.shape, &shown);
         if standing == As::Owner || !shown.decision.allowed || order.peek || order.cost == 0 {
             return Ok(None);

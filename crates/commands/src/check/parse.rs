@@ -1,7 +1,7 @@
 //! Arguments of `RL.CHECK` and `CL.THROTTLE`.
 
 use super::{Order, Shape, Subject};
-use crate::shard::burst_rule;
+use crate::shard::terms_of;
 use crate::{CommandError, Shard};
 use tollgate_limiter::{AMOUNT_MAX, AmountError, Burst, Cost, Limit, OnFailure, Quota, Window};
 use tollgate_protocol::Request;
@@ -110,7 +110,7 @@ pub(crate) fn rl_check(shard: &mut Shard, request: Request<'_>) -> Result<Order,
     };
     let policy = shard.policy_or_default(options.policy)?;
     let info = shard.policies().info(policy);
-    let quota = Quota::new(limit, per, options.burst, burst_rule(info), &info.name)?;
+    let quota = Quota::new(limit, per, options.burst, &terms_of(info))?;
     Ok(Order {
         on_failure: options.on_failure.unwrap_or(OnFailure::Local),
         subject: Subject::Plain,
@@ -139,8 +139,13 @@ fn ranged(field: &'static str, value: i64, min: u64, max: u64) -> Result<u64, Co
 /// seconds, B = max_burst + 1.
 pub(crate) fn cl_throttle(shard: &mut Shard, request: Request<'_>) -> Result<Order, CommandError> {
     const PERIOD_MAX_S: u64 = tollgate_limiter::WINDOW_MAX_US / 1_000_000;
+    let policy = shard.policy_or_default(None)?;
+    let count_max = terms_of(shard.policies().info(policy)).limit_max;
+    if request.len() > 6 {
+        return Err(CommandError::Arity("cl.throttle".to_owned()));
+    }
     let max_burst = ranged("max_burst", integer(request.arg(2))?, 0, AMOUNT_MAX - 1)?;
-    let count = ranged("count", integer(request.arg(3))?, 1, AMOUNT_MAX)?;
+    let count = ranged("count", integer(request.arg(3))?, 1, count_max)?;
     let period_s = ranged("period", integer(request.arg(4))?, 1, PERIOD_MAX_S)?;
     let quantity = if request.len() > 5 {
         ranged("quantity", integer(request.arg(5))?, 0, AMOUNT_MAX)?
@@ -153,7 +158,6 @@ pub(crate) fn cl_throttle(shard: &mut Shard, request: Request<'_>) -> Result<Ord
         window: Window::from_us(period_s * 1_000_000)?,
         burst: Burst::new(max_burst + 1).map_err(out_of_range)?,
     };
-    let policy = shard.policy_or_default(None)?;
     let (cost, peek, shape) = match quantity {
         0 => (
             1,

@@ -33,6 +33,8 @@ pub(super) struct Known {
     functions: HashMap<Box<str>, FoundFunction>,
     bytes: usize,
     pub(super) versions: Versions,
+    /// Libraries of other nodes that do not count, since one that was changed later has a function of the same name as they.
+    pub(super) shadowed: BTreeMap<Box<str>, Arc<Library>>,
 }
 
 /// A function and its library.
@@ -100,6 +102,40 @@ impl Known {
         }
         self.bytes += library.bytes();
         self.libraries.insert(library.name.clone(), Arc::clone(library));
+    }
+
+    /// Sees to it that of libraries with functions of the same name the one that was changed last counts: so all nodes that know the same
+    /// changes have the same libraries.
+    pub(super) fn settle(&mut self) {
+        if self.shadowed.is_empty() {
+            return;
+        }
+        let all: Vec<(Version, Arc<Library>)> = self
+            .libraries
+            .values()
+            .chain(self.shadowed.values())
+            .map(|library| (self.versions.of(&library.name), Arc::clone(library)))
+            .collect();
+        let mut newest: HashMap<Box<str>, &Version> = HashMap::new();
+        for (version, library) in &all {
+            for function in &library.functions {
+                let of_function = newest.entry(key_of(&function.name)).or_insert(version);
+                *of_function = (*of_function).max(version);
+            }
+        }
+        let (count, shadowed): (Vec<_>, Vec<_>) = all.iter().partition(|(version, library)| {
+            let mut functions = library.functions.iter();
+            functions.all(|function| newest.get(&*key_of(&function.name)) == Some(&version))
+        });
+        for (_, library) in shadowed {
+            self.unlink(&library.name);
+            self.shadowed.insert(library.name.clone(), Arc::clone(library));
+        }
+        for (_, library) in count {
+            if self.shadowed.remove(&library.name).is_some() {
+                self.link(library);
+            }
+        }
     }
 
     pub(super) fn unlink(&mut self, name: &str) -> Option<Arc<Library>> {
@@ -200,33 +236,32 @@ impl Functions {
     /// Takes libraries, all or none.
     pub(crate) fn put(&self, libraries: Vec<Arc<Library>>, existing: Existing) -> Result<LibraryChange, NotTaken> {
         let mut known = self.write();
-        self.put_into(&mut known, libraries, existing, None)
+        self.put_into(&mut known, libraries, existing)
     }
 
-    /// Takes a library that another node has loaded, if that change is newer than what is known of it. Of two libraries that have a function
-    /// of the same name, the one that was changed last stays.
+    /// Takes a library that another node has loaded, if that change is newer than what is known of it. While two libraries have a function of
+    /// the same name, since they were loaded on two nodes at once, the one that was changed last counts.
     pub(crate) fn put_at(&self, library: Arc<Library>, version: &Version) -> Result<LibraryChange, NotTaken> {
         let mut known = self.write();
         if !known.versions.is_new(&library.name, version) {
             return Ok(LibraryChange::default());
         }
-        let others: Vec<Arc<Library>> = library
-            .functions
-            .iter()
-            .filter_map(|function| known.functions.get(&key_of(&function.name)))
-            .map(|found| Arc::clone(&found.library))
-            .filter(|other| other.name != library.name)
-            .collect();
-        if others.iter().any(|other| known.versions.of(&other.name) > *version) {
-            known.unlink(&library.name);
-            known.versions.note(&library.name, version);
-            self.changed();
-            return Ok(LibraryChange::default());
+        let is_there = known.libraries.contains_key(&library.name) || known.shadowed.contains_key(&library.name);
+        let count = known.libraries.len() + known.shadowed.len() + usize::from(!is_there);
+        if count > self.limits.libraries {
+            self.refused_libraries.fetch_add(1, Ordering::Relaxed);
+            return Err(NotTaken::TooMany(self.limits));
         }
-        for other in &others {
-            known.unlink(&other.name);
+        let before = known.libraries.get(&library.name).map_or(0, |library| library.bytes());
+        if known.bytes - before + library.bytes() > self.limits.bytes {
+            return Err(self.refuse_bytes());
         }
-        self.put_into(&mut known, vec![library], Existing::Replace, Some(version))
+        known.unlink(&library.name);
+        known.versions.note(&library.name, version);
+        known.shadowed.insert(library.name.clone(), library);
+        known.settle();
+        self.changed();
+        Ok(LibraryChange::default())
     }
 
     fn put_into(
@@ -234,7 +269,6 @@ impl Functions {
         known: &mut Known,
         libraries: Vec<Arc<Library>>,
         existing: Existing,
-        version: Option<&Version>,
     ) -> Result<LibraryChange, NotTaken> {
         let mut names = BTreeSet::new();
         let mut functions = BTreeSet::new();
@@ -270,15 +304,17 @@ impl Functions {
         if known.bytes - bytes(&removed) + bytes(&libraries) > self.limits.bytes {
             return Err(self.refuse_bytes());
         }
-        let version = version.cloned().unwrap_or_else(|| known.versions.next());
+        let version = known.versions.next();
         for library in &removed {
             known.unlink(&library.name);
             known.versions.note(&library.name, &version);
         }
         for library in &libraries {
+            known.shadowed.remove(&library.name);
             known.link(library);
             known.versions.note(&library.name, &version);
         }
+        known.settle();
         self.limit_deleted(known);
         self.changed();
         Ok(LibraryChange {
@@ -294,6 +330,7 @@ impl Functions {
         let removed = vec![known.unlink(name)?];
         let version = known.versions.next();
         known.versions.note(name, &version);
+        known.settle();
         self.limit_deleted(&mut known);
         self.changed();
         Some(LibraryChange {
@@ -339,6 +376,7 @@ impl Functions {
             let is_free = !known.libraries.contains_key(&library.name)
                 && !functions.any(|function| known.functions.contains_key(&*key_of(&function.name)));
             if is_free {
+                known.shadowed.remove(&library.name);
                 known.link(&library);
                 known.versions.note(&library.name, &version);
             }

@@ -152,7 +152,9 @@ impl Functions {
         let mut known = self.write();
         if known.versions.is_new(library, version) {
             known.unlink(library);
+            known.shadowed.remove(library);
             known.versions.note(library, version);
+            known.settle();
             self.limit_deleted(&mut known);
             self.changed();
         }
@@ -161,6 +163,7 @@ impl Functions {
     /// Forgets the libraries whose newest change is not newer than a flush that another node has made.
     pub fn flush_at(&self, version: &Version) {
         let mut known = self.write();
+        let known = &mut *known;
         if *version <= known.versions.flushed {
             return;
         }
@@ -170,16 +173,22 @@ impl Functions {
                 known.unlink(&name);
             }
         }
+        known.shadowed.retain(|name, _| known.versions.of(name) > *version);
         known.versions.note_flush(version);
+        known.settle();
         self.changed();
     }
 
     /// Bounds what is known of libraries that were deleted.
     pub(super) fn limit_deleted(&self, known: &mut Known) {
         let Known {
-            versions, libraries, ..
+            versions,
+            libraries,
+            shadowed,
+            ..
         } = known;
-        versions.forget_deleted(self.limits().libraries, |name| libraries.contains_key(name));
+        let is_there = |name: &str| libraries.contains_key(name) || shadowed.contains_key(name);
+        versions.forget_deleted(self.limits().libraries, is_there);
     }
 }
 
@@ -188,7 +197,157 @@ impl Known {
         LibraryRecord {
             name: name.into(),
             version: version.clone(),
-            library: self.libraries.get(name).cloned(),
+            library: self.libraries.get(name).or_else(|| self.shadowed.get(name)).cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::library::{Function, Header};
+    use crate::functions::registry::Existing;
+    use crate::functions::{Functions, FunctionsLimits};
+    use proptest::prelude::*;
+    use tollgate_eval::ScriptFlags;
+
+    fn node(name: &str) -> Functions {
+        let limits = FunctionsLimits {
+            libraries: 10,
+            bytes: 100_000,
+        };
+        Functions::new(limits).of_node(name.into())
+    }
+
+    fn library(name: &str, functions: &[&str], mark: usize) -> Arc<Library> {
+        let text = format!("#!lua name={name}\n{mark} {functions:?}");
+        let header = Header::read(text.as_bytes()).unwrap();
+        let functions = functions.iter().map(|name| Function {
+            name: (*name).into(),
+            description: None,
+            flags: ScriptFlags::default(),
+        });
+        let functions = functions.collect();
+        Arc::new(Library::new(header, text.into_bytes().into(), functions))
+    }
+
+    /// One node tells another what it knows.
+    fn tell(from: &Functions, to: &Functions) {
+        let known: HashMap<Box<str>, Version> = to.known_changes().1.into_iter().collect();
+        let (flushed, records, more) = from.changes_beside(&known, usize::MAX);
+        assert!(!more);
+        to.flush_at(&flushed);
+        for record in records {
+            match &record.library {
+                None => to.delete_at(&record.name, &record.version),
+                Some(library) => drop(to.put_at(Arc::clone(library), &record.version).unwrap()),
+            }
+        }
+    }
+
+    fn texts(functions: &Functions) -> Vec<Vec<u8>> {
+        functions.all().iter().map(|library| library.text.to_vec()).collect()
+    }
+
+    #[test]
+    fn the_newest_change_counts() {
+        let (a, b) = (node("a"), node("b"));
+        a.put(vec![library("l", &["f"], 1)], Existing::Keep).unwrap();
+        tell(&a, &b);
+        assert_eq!(texts(&b), texts(&a));
+        b.put(vec![library("l", &["f"], 2)], Existing::Replace).unwrap();
+        // What b knows is newer.
+        tell(&a, &b);
+        assert!(texts(&b)[0].ends_with(b"2 [\"f\"]"));
+        tell(&b, &a);
+        assert_eq!(texts(&a), texts(&b));
+        let since = a.newest_change();
+        a.delete(b"l").unwrap();
+        let (_, own) = a.own_changes_since(since);
+        assert!(own.len() == 1 && own[0].text().is_none());
+        tell(&a, &b);
+        assert!(texts(&b).is_empty() && b.own_changes_since(since).1.is_empty());
+        b.put(vec![library("l", &["f"], 3)], Existing::Keep).unwrap();
+        b.flush();
+        a.put(vec![library("m", &["g"], 4)], Existing::Keep).unwrap();
+        tell(&b, &a);
+        tell(&a, &b);
+        assert_eq!(texts(&a), texts(&b));
+    }
+
+    #[test]
+    fn texts_come_some_at_a_time() {
+        let a = node("a");
+        for name in ["l", "m", "n"] {
+            a.put(vec![library(name, &[name], 0)], Existing::Keep).unwrap();
+        }
+        let (_, records, more) = a.changes_beside(&HashMap::new(), 30);
+        assert!(records.len() == 2 && more);
+        let known: HashMap<Box<str>, Version> = records
+            .into_iter()
+            .map(|record| (record.name.clone(), record.version))
+            .collect();
+        let (_, records, more) = a.changes_beside(&known, 30);
+        assert!(records.len() == 1 && !more);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Act {
+        Put {
+            node: usize,
+            library: usize,
+            functions: usize,
+        },
+        Delete {
+            node: usize,
+            library: usize,
+        },
+        Flush {
+            node: usize,
+        },
+        Tell {
+            from: usize,
+            to: usize,
+        },
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            6 => (0..3usize, 0..3usize, 0..4usize)
+                .prop_map(|(node, library, functions)| Act::Put { node, library, functions }),
+            2 => (0..3usize, 0..3usize).prop_map(|(node, library)| Act::Delete { node, library }),
+            1 => (0..3usize).prop_map(|node| Act::Flush { node }),
+            6 => (0..3usize, 0..3usize).prop_map(|(from, to)| Act::Tell { from, to }),
+        ];
+        prop::collection::vec(act, 1..60)
+    }
+
+    proptest! {
+        /// Whatever nodes change, and whoever hears of what when: in the end all have the same libraries.
+        #[test]
+        fn all_nodes_end_up_with_the_same(acts in acts()) {
+            const NAMES: [&str; 3] = ["l", "m", "n"];
+            const FUNCTIONS: [&[&str]; 4] = [&["f"], &["g"], &["f", "g"], &["h"]];
+            let nodes = ["a", "b", "c"].map(node);
+            for (mark, act) in acts.into_iter().enumerate() {
+                match act {
+                    Act::Put { node, library: name, functions } => {
+                        let library = library(NAMES[name], FUNCTIONS[functions], mark);
+                        // It may be refused for a function of another library.
+                        let _ = nodes[node].put(vec![library], Existing::Replace);
+                    }
+                    Act::Delete { node, library } => drop(nodes[node].delete(NAMES[library].as_bytes())),
+                    Act::Flush { node } => drop(nodes[node].flush()),
+                    Act::Tell { from, to } => tell(&nodes[from], &nodes[to]),
+                }
+            }
+            for _ in 0..4 {
+                for (from, to) in [(0, 1), (1, 2), (2, 0), (1, 0), (2, 1), (0, 2)] {
+                    tell(&nodes[from], &nodes[to]);
+                }
+            }
+            prop_assert_eq!(texts(&nodes[0]), texts(&nodes[1]));
+            prop_assert_eq!(texts(&nodes[1]), texts(&nodes[2]));
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct ScriptLimits {
 pub(crate) struct Compiled {
     pub(crate) source: Arc<ScriptSource>,
     pub(crate) script: Script,
+    /// Whether its last step was long, as whoever runs it says.
+    pub(crate) was_long: Cell<bool>,
 }
 
 /// Compiles scripts and starts runs. Belongs to one thread.
@@ -156,7 +158,11 @@ impl ScriptHost {
             .map_err(|error| CommandError::Script(error.to_string().into_bytes()))?;
         // What EVAL was given is known from now on, if there is room.
         let known = scripts.keep(&source);
-        let compiled = Rc::new(Compiled { source, script });
+        let compiled = Rc::new(Compiled {
+            source,
+            script,
+            was_long: Cell::new(false),
+        });
         if known {
             self.make_room();
             self.compiled.insert(compiled.source.sha, Rc::clone(&compiled));

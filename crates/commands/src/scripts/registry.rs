@@ -289,16 +289,15 @@ fn read_shebang(text: &[u8]) -> Result<Option<ScriptFlags>, CommandError> {
     let Some(end) = text.iter().position(|&byte| byte == b'\n') else {
         return Err(CommandError::Refused("Invalid script shebang"));
     };
-    let line = String::from_utf8_lossy(&text[2..end]).into_owned();
+    let line = String::from_utf8_lossy(&text[..end]).into_owned();
     let mut words = line.split_ascii_whitespace();
-    match words.next() {
-        Some("lua") => {}
-        Some(engine) => {
+    match words.next().unwrap_or_default() {
+        "#!lua" => {}
+        engine => {
             return Err(CommandError::Other(format!(
                 "Unexpected engine in script shebang: {engine}"
             )));
         }
-        None => return Err(CommandError::Refused("Invalid engine in script shebang")),
     }
     let mut flags = ScriptFlags::default();
     for word in words {
@@ -369,7 +368,9 @@ mod tests {
         assert_eq!(read(b"#!lua flags=\nreturn 1"), Ok(Some(vec![])));
         for (text, error) in [
             (&b"#!lua"[..], "ERR Invalid script shebang"),
-            (b"#!not-lua\n", "ERR Unexpected engine in script shebang: not-lua"),
+            (b"#!not-lua\n", "ERR Unexpected engine in script shebang: #!not-lua"),
+            (b"#!\n", "ERR Unexpected engine in script shebang: #!"),
+            (b"#! lua\n", "ERR Unexpected engine in script shebang: #!"),
             (b"#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
             (b"#!lua flags=x\n", "ERR Unexpected flag in script shebang: x"),
             (

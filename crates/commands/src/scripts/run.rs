@@ -211,6 +211,22 @@ impl ScriptRun {
         self.spent += time;
     }
 
+    /// Whether the last step of this script was long, in this run or the one before, see [`ScriptRun::note_long`]. Of functions that is not
+    /// known.
+    pub fn was_long(&self) -> bool {
+        match &self.program {
+            Program::Script(compiled) => compiled.was_long.get(),
+            Program::Function(_) | Program::Load(_) => false,
+        }
+    }
+
+    /// Notes whether a step was long.
+    pub fn note_long(&self, was_long: bool) {
+        if let Program::Script(compiled) = &self.program {
+            compiled.was_long.set(was_long);
+        }
+    }
+
     /// Runs a slice on a shard. `request` is the same each time.
     pub fn slice(
         &mut self,

@@ -61,7 +61,8 @@ impl ReplySink for Wire<'_> {
 /// Writes an error with its code in front.
 pub(crate) fn write_error(reply: &mut ReplyWriter<'_>, text: &[u8]) {
     match text.iter().position(|&byte| byte == b' ') {
-        Some(blank) => reply.error_bytes(&text[..blank], &text[blank + 1..]),
-        None => reply.error_bytes(text, b""),
+        // A blank at the end stays.
+        Some(blank) if blank + 1 < text.len() => reply.error_bytes(&text[..blank], &text[blank + 1..]),
+        _ => reply.error_bytes(text, b""),
     }
 }

@@ -6,13 +6,14 @@ use mlua::ffi;
 
 use super::{DEPTH_MAX, Invalid, JsonSettings, settings};
 use crate::number::write_general;
+use crate::output::Output;
 use crate::stack::{Fail, Stack};
 
 /// Values between two looks at the clock.
 const TICK_VALUES: u32 = 1024;
 
-/// Bytes of a string between two looks at the clock.
-const TICK_BYTES: usize = 64 * 1024;
+/// Bytes of a string that are written between two looks at how many there are: each takes six at most.
+const CHUNK_BYTES: usize = 16 * 1024;
 
 pub(super) fn encode(stack: &Stack) -> Result<c_int, Fail> {
     if stack.top() != 1 {
@@ -21,20 +22,18 @@ pub(super) fn encode(stack: &Stack) -> Result<c_int, Fail> {
     let mut encoder = Encoder {
         stack,
         settings: settings(stack),
-        out: Vec::new(),
-        room_bytes: stack.shared().room_bytes(),
+        out: Output::new(stack),
         until_tick: TICK_VALUES,
     };
     encoder.value(0)?;
-    stack.push_bytes(&encoder.out);
+    encoder.out.finish(stack)?;
     Ok(1)
 }
 
 struct Encoder<'a> {
     stack: &'a Stack,
     settings: JsonSettings,
-    out: Vec<u8>,
-    room_bytes: usize,
+    out: Output,
     until_tick: u32,
 }
 
@@ -46,10 +45,10 @@ impl Encoder<'_> {
         match stack.kind(-1) {
             ffi::LUA_TSTRING => self.string(stack.string(-1).unwrap_or_default())?,
             ffi::LUA_TNUMBER => self.number()?,
-            ffi::LUA_TBOOLEAN if stack.boolean(-1) => self.out.extend_from_slice(b"true"),
-            ffi::LUA_TBOOLEAN => self.out.extend_from_slice(b"false"),
-            ffi::LUA_TNIL => self.out.extend_from_slice(b"null"),
-            ffi::LUA_TLIGHTUSERDATA if stack.light(-1).is_null() => self.out.extend_from_slice(b"null"),
+            ffi::LUA_TBOOLEAN if stack.boolean(-1) => self.out.extend(b"true"),
+            ffi::LUA_TBOOLEAN => self.out.extend(b"false"),
+            ffi::LUA_TNIL => self.out.extend(b"null"),
+            ffi::LUA_TLIGHTUSERDATA if stack.light(-1).is_null() => self.out.extend(b"null"),
             ffi::LUA_TTABLE => self.table(depth + 1)?,
             _ => return Err(refused(stack.kind_name(-1), "type not supported")),
         }
@@ -62,11 +61,7 @@ impl Encoder<'_> {
             self.until_tick = TICK_VALUES;
             self.stack.shared().tick()?;
         }
-        // What is built here is not the VM's memory yet.
-        if self.out.len() > self.room_bytes {
-            return Err(Fail::text("not enough memory"));
-        }
-        Ok(())
+        self.out.check(self.stack)
     }
 
     fn number(&mut self) -> Result<(), Fail> {
@@ -75,35 +70,30 @@ impl Encoder<'_> {
             match self.settings.encode_invalid {
                 Invalid::Refused => return Err(refused("number", "must not be NaN or Inf")),
                 Invalid::Null => {
-                    self.out.extend_from_slice(b"null");
+                    self.out.extend(b"null");
                     return Ok(());
                 }
                 Invalid::Written => {}
             }
         }
-        write_general(&mut self.out, number, self.settings.precision as usize);
+        // The sign of what is no number is not written.
+        let number = if number.is_nan() { f64::NAN } else { number };
+        write_general(self.out.bytes(), number, self.settings.precision as usize);
         Ok(())
     }
 
     fn string(&mut self, text: &[u8]) -> Result<(), Fail> {
         self.out.push(b'"');
-        let mut chunks = text.chunks(TICK_BYTES);
-        if let Some(first) = chunks.next() {
-            self.chunk(first)?;
-        }
-        for chunk in chunks {
-            self.stack.shared().tick()?;
-            self.chunk(chunk)?;
+        for chunk in text.chunks(CHUNK_BYTES) {
+            self.out.admit(self.stack, chunk.len())?;
+            self.chunk(chunk);
         }
         self.out.push(b'"');
         Ok(())
     }
 
-    fn chunk(&mut self, text: &[u8]) -> Result<(), Fail> {
+    fn chunk(&mut self, text: &[u8]) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
-        if self.out.len() + text.len() > self.room_bytes {
-            return Err(Fail::text("not enough memory"));
-        }
         let mut written = 0;
         for (index, &byte) in text.iter().enumerate() {
             let short = match byte {
@@ -116,16 +106,15 @@ impl Encoder<'_> {
                 0..32 | 127 => b'u',
                 _ => continue,
             };
-            self.out.extend_from_slice(&text[written..index]);
+            self.out.extend(&text[written..index]);
             written = index + 1;
-            self.out.extend_from_slice(&[b'\\', short]);
+            self.out.extend(&[b'\\', short]);
             if short == b'u' {
                 let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-                self.out.extend_from_slice(&[b'0', b'0', high, low]);
+                self.out.extend(&[b'0', b'0', high, low]);
             }
         }
-        self.out.extend_from_slice(&text[written..]);
-        Ok(())
+        self.out.extend(&text[written..]);
     }
 
     fn table(&mut self, depth: u32) -> Result<(), Fail> {

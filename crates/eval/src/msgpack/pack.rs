@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use mlua::ffi;
 
+use crate::output::Output;
 use crate::stack::{Fail, Stack};
 
 /// Tables in tables; what is deeper becomes nil.
@@ -20,8 +21,7 @@ pub(super) fn pack(stack: &Stack) -> Result<c_int, Fail> {
     }
     let mut packer = Packer {
         stack,
-        out: Vec::new(),
-        room_bytes: stack.shared().room_bytes(),
+        out: Output::new(stack),
         until_tick: TICK_VALUES,
     };
     for index in 1..=count {
@@ -30,14 +30,13 @@ pub(super) fn pack(stack: &Stack) -> Result<c_int, Fail> {
         packer.value(0)?;
         stack.pop(1);
     }
-    stack.push_bytes(&packer.out);
+    packer.out.finish(stack)?;
     Ok(1)
 }
 
 struct Packer<'a> {
     stack: &'a Stack,
-    out: Vec<u8>,
-    room_bytes: usize,
+    out: Output,
     until_tick: u32,
 }
 
@@ -68,23 +67,17 @@ impl Packer<'_> {
             self.until_tick = TICK_VALUES;
             self.stack.shared().tick()?;
         }
-        // What is built here is not the VM's memory yet.
-        if self.out.len() > self.room_bytes {
-            return Err(Fail::text("not enough memory"));
-        }
-        Ok(())
+        self.out.check(self.stack)
     }
 
     fn string(&mut self, text: &[u8]) -> Result<(), Fail> {
-        if self.out.len() + text.len() > self.room_bytes {
-            return Err(Fail::text("not enough memory"));
-        }
+        self.out.admit(self.stack, text.len())?;
         match text.len() {
             len @ 0..32 => self.out.push(0xa0 | len as u8),
-            len @ 32..=0xff => self.out.extend_from_slice(&[0xd9, len as u8]),
+            len @ 32..=0xff => self.out.extend(&[0xd9, len as u8]),
             len => self.length(len, 0xda),
         }
-        self.out.extend_from_slice(text);
+        self.out.extend(text);
         Ok(())
     }
 
@@ -92,10 +85,10 @@ impl Packer<'_> {
     fn length(&mut self, len: usize, marker: u8) {
         if let Ok(len) = u16::try_from(len) {
             self.out.push(marker);
-            self.out.extend_from_slice(&len.to_be_bytes());
+            self.out.extend(&len.to_be_bytes());
         } else {
             self.out.push(marker + 1);
-            self.out.extend_from_slice(&(len as u32).to_be_bytes());
+            self.out.extend(&(len as u32).to_be_bytes());
         }
     }
 
@@ -106,10 +99,10 @@ impl Packer<'_> {
             self.integer(number as i64);
         } else if f64::from(number as f32) == number {
             self.out.push(0xca);
-            self.out.extend_from_slice(&(number as f32).to_be_bytes());
+            self.out.extend(&(number as f32).to_be_bytes());
         } else {
             self.out.push(0xcb);
-            self.out.extend_from_slice(&number.to_be_bytes());
+            self.out.extend(&number.to_be_bytes());
         }
     }
 
@@ -126,8 +119,8 @@ impl Packer<'_> {
             -0x8000_0000..-0x8000 => (Some(0xd2), 4),
             ..-0x8000_0000 => (Some(0xd3), 8),
         };
-        self.out.extend(marker);
-        self.out.extend_from_slice(&value.to_be_bytes()[8 - bytes..]);
+        self.out.bytes().extend(marker);
+        self.out.extend(&value.to_be_bytes()[8 - bytes..]);
     }
 
     /// The length, if the keys are 1 to it.

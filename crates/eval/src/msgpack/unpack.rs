@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use crate::number::truncate;
 use crate::stack::{Fail, Stack};
 
 /// Arrays and maps in each other: our own stack is not Lua's.
@@ -17,15 +18,15 @@ pub(super) fn unpack(stack: &Stack) -> Result<c_int, Fail> {
 
 /// `unpack_one(text, offset)`: the offset of the next value, or -1, and the value.
 pub(super) fn unpack_one(stack: &Stack) -> Result<c_int, Fail> {
-    let offset = stack.number_or(2, "unpack_one", 0.0)? as i64;
+    let offset = truncate(stack.number_or(2, "unpack_one", 0.0)?);
     stack.set_top(1);
     unpack_from(stack, 1, offset, true)
 }
 
 /// `unpack_limit(text, limit, offset)`: the offset of the next value, or -1, and up to `limit` values.
 pub(super) fn unpack_limit(stack: &Stack) -> Result<c_int, Fail> {
-    let limit = stack.check_number(2, "unpack_limit")? as i64;
-    let offset = stack.number_or(3, "unpack_limit", 0.0)? as i64;
+    let limit = truncate(stack.check_number(2, "unpack_limit")?);
+    let offset = truncate(stack.number_or(3, "unpack_limit", 0.0)?);
     stack.set_top(1);
     unpack_from(stack, limit, offset, true)
 }

@@ -57,6 +57,12 @@ impl Host for FakeHost {
                 reply.set(1);
                 reply.bulk(b"a");
             }
+            // Takes 8 ms of this thread's time.
+            [b"SLOW"] => {
+                let begin = thread_time();
+                while thread_time() - begin < Duration::from_millis(8) {}
+                reply.null();
+            }
             [b"DOUBLE"] => reply.double(1.5),
             [b"BOOLEAN"] => reply.boolean(true),
             [b"BIG"] => reply.big_number(b"12345678901234567890"),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::future::Future;
 use std::pin::Pin;
 use thiserror::Error;
-use tollgate_limiter::{Burst, Cost, Limit, Window};
+use tollgate_limiter::{Burst, Cost, Limit, OnFailure, Window};
 
 /// A check that came over HTTP; every value is in its range.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum Against {
         burst: Option<Burst>,
         /// The policy's name, if given. Whether there is one of that name is for the backend to say.
         policy: Option<String>,
+        /// What happens when nobody who has the bucket can be asked.
+        on_failure: OnFailure,
     },
     /// A rule of the node, by its id. Whether there is one is for the backend to say.
     Rule(String),

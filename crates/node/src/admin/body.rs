@@ -4,14 +4,23 @@ use super::backend::{Against, CheckRequest};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 use std::fmt;
-use tollgate_limiter::{AMOUNT_MAX, AmountError, Burst, Cost, Limit, Window};
+use tollgate_limiter::{AMOUNT_MAX, AmountError, Burst, Cost, Limit, OnFailure, Window};
 
 /// The fields of a check; those that do not go with `rule` first.
-const FIELDS: [&str; 9] = [
-    "limit", "per", "burst", "policy", "database", "rule", "key", "cost", "peek",
+const FIELDS: [&str; 10] = [
+    "limit",
+    "per",
+    "burst",
+    "policy",
+    "on_failure",
+    "database",
+    "rule",
+    "key",
+    "cost",
+    "peek",
 ];
 /// How many of [`FIELDS`] do not go with `rule`.
-const FIELDS_WITHOUT_RULE: usize = 5;
+const FIELDS_WITHOUT_RULE: usize = 6;
 /// The number of databases of a node.
 const DATABASES: u64 = 16;
 
@@ -124,12 +133,20 @@ impl Fields {
             Some(Some(database)) if database < DATABASES => database as u8,
             Some(_) => return refuse("database", "must be a whole number from 0 to 15"),
         };
+        let on_failure = match self.text("on_failure")? {
+            None => OnFailure::default(),
+            Some(word) => match OnFailure::parse(word.as_bytes()) {
+                Some(on_failure) => on_failure,
+                None => return refuse("on_failure", "must be local, open or closed"),
+            },
+        };
         Ok(Against::Limit {
             database,
             limit,
             window,
             burst: self.amount("burst", Burst::new)?,
             policy: self.text("policy")?.map(str::to_owned),
+            on_failure,
         })
     }
 }
@@ -186,6 +203,7 @@ mod tests {
                     window: Window::parse(b"1m").unwrap(),
                     burst: None,
                     policy: None,
+                    on_failure: OnFailure::Local,
                 },
                 cost: Cost::ONE,
                 peek: false,
@@ -193,7 +211,7 @@ mod tests {
         );
         let full =
             br#"{"key":"","limit":1000000000000,"per":"366d","burst":7,"cost":0,"policy":"leaky_bucket","peek":true,
-            "database":15,"rule":null}"#;
+            "database":15,"on_failure":"Closed","rule":null}"#;
         let request = parse(full, 64).unwrap();
         assert!(matches!(
             request.against,
@@ -201,6 +219,7 @@ mod tests {
                 database: 15,
                 burst: Some(_),
                 policy: Some(_),
+                on_failure: OnFailure::Closed,
                 ..
             }
         ));
@@ -255,6 +274,14 @@ mod tests {
             (
                 r#"{"key":"k","limit":1,"per":"1m","peek":1}"#,
                 "peek: must be true or false",
+            ),
+            (
+                r#"{"key":"k","limit":1,"per":"1m","on_failure":"shut"}"#,
+                "on_failure: must be local, open or closed",
+            ),
+            (
+                r#"{"key":"k","on_failure":"open","rule":"r"}"#,
+                "on_failure: does not go with rule",
             ),
             (r#"{"key":"k","limit":1,"rule":"r"}"#, "limit: does not go with rule"),
             (

@@ -52,6 +52,9 @@ pub struct Abroad {
     keys: Vec<(Space, Box<[u8]>)>,
 }
 
+/// The connection to a worker of a peer, and keys that it has.
+type AtPeer<'a> = (Rc<PeerLink>, &'a [KeyNeed]);
+
 /// Keys that a worker of a peer was asked for.
 #[derive(Debug)]
 pub struct Asked {
@@ -119,7 +122,7 @@ impl Worker {
     }
 
     /// The connections to the workers of a peer that have keys, with these.
-    fn links_of<'a>(&self, place: usize, needs: &'a [KeyNeed]) -> Result<Vec<(Rc<PeerLink>, &'a [KeyNeed])>, Obstacle> {
+    fn links_of<'a>(&self, place: usize, needs: &'a [KeyNeed]) -> Result<Vec<AtPeer<'a>>, Obstacle> {
         let slot = needs.first().map_or(0, |need| slot_of(&need.key));
         let (Some(cluster), Some(links)) = (&self.node.cluster, &self.links) else {
             return Err(Obstacle::Moved(slot));

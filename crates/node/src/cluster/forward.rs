@@ -5,6 +5,7 @@ use super::lanes::Finished;
 use super::open::{NOBODY, Open, UNKNOWN, class_of, first_slot, whole, whole_or_part};
 use super::places::Whereabouts;
 use super::serve::{Forwarded, Malformed, Stretch, fit};
+use super::unknown::name_node;
 use crate::limits::Bound;
 use crate::node::Place;
 use crate::order::Lost;
@@ -307,9 +308,7 @@ impl Worker {
 
     /// Sends commands to whoever decides them now. Answers which of them have no reply yet.
     async fn settle(self: &Rc<Self>, open: &mut Open, left: &[u32]) -> Vec<u32> {
-        // Checks do not wait for what only the holder can do.
-        let are_others = left.iter().all(|&index| class_of(&open.batch, index) == Class::Other);
-        if are_others && std::mem::take(&mut open.waits) {
+        if std::mem::take(&mut open.waits) {
             let most = if open.hops < AGREE_HOPS { AGREE } else { AGAIN };
             self.until_changed(most).await;
         }
@@ -487,6 +486,7 @@ impl Worker {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let mut replies = forwarded.run(&worker).await;
+            name_node(&mut replies, &worker.node.about.name);
             if fit(&mut replies, worker.node.config.limits.peer_frame_bytes) {
                 worker.counters().limit_hit(Bound::PeerFrameBytes);
             }

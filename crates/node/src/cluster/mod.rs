@@ -20,6 +20,7 @@ mod routes;
 mod seen;
 mod serve;
 mod store;
+mod unknown;
 mod wide;
 
 pub use asking::At;

@@ -113,7 +113,7 @@ impl Open {
     pub(super) fn take_failure(&mut self, commands: &[u32], error: PeerError) -> Vec<u32> {
         let again = self.take(commands, Err(error));
         self.hops += 1;
-        self.waits |= again.iter().any(|&index| class_of(&self.batch, index) == Class::Other);
+        self.waits |= !again.is_empty() && again.iter().all(|&index| class_of(&self.batch, index) == Class::Other);
         again
     }
 

@@ -19,6 +19,11 @@ impl ListenAddress {
         if !matches!(port, Some(Ok(_))) || text.chars().any(|c| c.is_control() || c == ' ') {
             return Err(format!("must be {example}, not {text:?}"));
         }
+        if text.starts_with(':') {
+            return Err(format!(
+                "must be {example}, not {text:?}: give a host, such as 0.0.0.0{text}"
+            ));
+        }
         let mut resolved = text
             .to_socket_addrs()
             .map_err(|e| format!("must be {example}; cannot resolve {text:?}: {e}"))?;
@@ -106,5 +111,9 @@ mod tests {
             assert!(reason.starts_with("must be an address such as"), "{bad}: {reason}");
             assert!(!reason.contains('\n'));
         }
+        assert_eq!(
+            ListenAddress::parse(":21390").unwrap_err(),
+            "must be an address such as 127.0.0.1:6379 or [::1]:6379, not \":21390\": give a host, such as 0.0.0.0:21390"
+        );
     }
 }

@@ -56,7 +56,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// A key or a section that does not exist.
-    #[error("{at}: there is no {what} '{name}'{}", did_you_mean(.nearest))]
+    #[error("{at}: there is no {what} '{name}'{}", did_you_mean(.nearest.as_deref()))]
     Unknown {
         /// Where.
         at: Origin,
@@ -181,7 +181,8 @@ fn before(at: &Option<Origin>) -> String {
     at.as_ref().map_or_else(String::new, |at| format!("{at}: "))
 }
 
-fn did_you_mean(name: &Option<String>) -> String {
+/// The end of a message about a name that is unknown.
+pub(crate) fn did_you_mean(name: Option<&str>) -> String {
     match name {
         Some(name) => format!("; did you mean '{name}'?"),
         None => String::new(),

@@ -1,18 +1,15 @@
 //! Reading the configuration file: TOML, with the line in every error.
 
 use super::key::Raw;
-use super::{Config, ConfigError, Origin};
-use serde::Deserialize;
+use super::{Config, ConfigError, Origin, rules};
 use std::ops::Range;
 use std::path::Path;
-use tollgate_limiter::{Rule, RuleError, RuleSet};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeTable, DeValue};
 
 /// The longest configuration file in bytes.
 const FILE_MAX_BYTES: u64 = 64 << 20;
 /// The array of tables that holds the rules.
-const RULES: &str = "rules";
+pub(super) const RULES: &str = "rules";
 
 /// Sets what the file sets. `named_by` is the flag or variable that names the file, for errors.
 pub(super) fn read(config: &mut Config, path: &Path, named_by: &'static str) -> Result<(), ConfigError> {
@@ -44,7 +41,7 @@ pub(super) fn apply(config: &mut Config, text: &str, path: &Path) -> Result<(), 
         let section = section.into_inner();
         if section == RULES {
             let spans;
-            (config.rules, spans) = rules(value, at)?;
+            (config.rules, spans) = rules::read(value, at)?;
             config.rule_lines = lines_of(text, &spans);
             continue;
         }
@@ -68,7 +65,7 @@ pub(super) fn apply(config: &mut Config, text: &str, path: &Path) -> Result<(), 
     Ok(())
 }
 
-fn raw<'a>(value: &'a DeValue<'_>) -> Raw<'a> {
+pub(super) fn raw<'a>(value: &'a DeValue<'_>) -> Raw<'a> {
     match value {
         DeValue::String(text) => Raw::String(text),
         DeValue::Boolean(flag) => Raw::Flag(*flag),
@@ -96,59 +93,8 @@ fn lines_of(text: &str, spans: &[Range<usize>]) -> Vec<usize> {
     spans.iter().map(line_of).collect()
 }
 
-/// The rules of `[[rules]]`, and where each is.
-fn rules(
-    value: Spanned<DeValue<'_>>,
-    at: impl Fn(Range<usize>) -> Origin,
-) -> Result<(RuleSet, Vec<Range<usize>>), ConfigError> {
-    let whole = value.span();
-    let DeValue::Array(tables) = value.into_inner() else {
-        return Err(ConfigError::Syntax {
-            at: at(whole),
-            reason: "rules are written as [[rules]]".to_owned(),
-        });
-    };
-    let mut rules = Vec::with_capacity(tables.len());
-    let mut spans = Vec::with_capacity(tables.len());
-    for (index, table) in tables.into_iter().enumerate() {
-        let span = table.span();
-        let name = rule_name(table.get_ref(), index);
-        let rule = Rule::deserialize(ValueDeserializer::from(table)).map_err(|error| ConfigError::Rule {
-            at: at(error.span().unwrap_or(span.clone())),
-            reason: match one_line(error.message()) {
-                // What the rule itself refuses names it already.
-                reason if reason.starts_with("rule '") => reason,
-                reason => one_line(&format!("{name}: {reason}")),
-            },
-        })?;
-        rules.push(rule);
-        spans.push(span);
-    }
-    let ids: Vec<String> = rules.iter().map(|rule| rule.id.clone()).collect();
-    let rules = RuleSet::new(rules).map_err(|error| {
-        let second = match &error {
-            RuleError::Duplicate(id) => ids.iter().rposition(|other| other == id),
-            _ => None,
-        };
-        let span = second.and_then(|index| spans.get(index).cloned());
-        ConfigError::Rule {
-            at: at(span.unwrap_or(whole)),
-            reason: error.to_string(),
-        }
-    })?;
-    Ok((rules, spans))
-}
-
-/// What a message calls a rule that does not parse: by its id if it has one, else by its position, from 1.
-fn rule_name(rule: &DeValue<'_>, index: usize) -> String {
-    match rule.get("id").map(Spanned::get_ref) {
-        Some(DeValue::String(id)) => format!("rule '{id}'"),
-        _ => format!("rule {}", index + 1),
-    }
-}
-
 /// A message on one line.
-fn one_line(message: &str) -> String {
+pub(super) fn one_line(message: &str) -> String {
     message
         .lines()
         .map(str::trim)

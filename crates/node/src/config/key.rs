@@ -265,12 +265,12 @@ impl Raw<'_> {
     }
 
     /// The value for a message: bounded, on one line.
-    fn show(self) -> String {
+    pub(super) fn show(self) -> String {
         const SHOWN_CHARS_MAX: usize = 80;
         match self {
             Raw::Plain(text) | Raw::String(text) => {
                 let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-                let more = if shown.len() < text.len() { "…" } else { "" };
+                let more = if shown.len() < text.len() { "..." } else { "" };
                 format!("{shown:?}{more}")
             }
             Raw::Integer(number) => number.to_string(),

@@ -11,10 +11,12 @@ pub(crate) mod key;
 mod log_filter;
 mod password;
 mod print;
+mod rules;
 mod sections;
 mod sources;
 
 pub use address::{ListenAddress, PeerListen};
+pub(crate) use error::did_you_mean;
 pub use error::{ConfigError, Origin};
 pub use key::{Key, Kind, Value};
 pub use log_filter::parse_log_filter;
@@ -152,7 +154,10 @@ impl Config {
             at,
             what: "section",
             name: section.to_owned(),
-            nearest: nearest(section, SECTIONS.iter().map(|name| (*name).to_owned())),
+            nearest: nearest(
+                section,
+                SECTIONS.iter().chain([&file::RULES]).map(|name| (*name).to_owned()),
+            ),
         }
     }
 
@@ -290,7 +295,7 @@ impl Config {
 }
 
 /// The name among `names` that is at most a third of its letters away from `name`.
-fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
+pub(crate) fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
     names
         .map(|candidate| (strsim::damerau_levenshtein(name, &candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 6)

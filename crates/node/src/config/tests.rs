@@ -331,7 +331,7 @@ fn rules_name_line_rule_and_field() {
         "{ok}[[rules]]\nid = \"b\"\nlimit = 1\nwindow = \"1s\"\ncolour = 3\n"
     ));
     assert!(
-        text.starts_with("cluster.toml:9: rule 'b': unknown field `colour`"),
+        text.starts_with("cluster.toml:9: rule 'b': there is no field 'colour'; a rule has id, limit, window, "),
         "{text}"
     );
     let text = file_error(&format!("{ok}[[rules]]\nid = \"b\"\nlimit = 0\nwindow = \"1s\"\n"));
@@ -341,12 +341,52 @@ fn rules_name_line_rule_and_field() {
     );
     let text = file_error(&format!("{ok}{ok}"));
     assert_eq!(text, "cluster.toml:5: rule 'a' is defined twice");
-    let text = file_error("[[rules]]\nid = \"b\"\nwindow = \"1s\"\n");
-    assert_eq!(text, "cluster.toml:1: rule 'b': missing field `limit`");
+    let text = file_error(&format!("{ok}\n[[rules]]\nid = \"b\"\nlimit = 1\n"));
+    assert_eq!(
+        text,
+        "cluster.toml:6: rule 'b': window is missing: it is text, such as \"1m\""
+    );
     let text = file_error(&format!("{ok}[[rules]]\nlimit = 1\nwindow = \"1s\"\n"));
-    assert_eq!(text, "cluster.toml:5: rule 2: missing field `id`");
-    let text = file_error("rules = [3]\n");
-    assert!(text.starts_with("cluster.toml:1: rule 1: invalid type: "), "{text}");
+    assert_eq!(
+        text,
+        "cluster.toml:5: rule 2: id is missing: it is text, such as \"login\""
+    );
+    for (line, reason) in [
+        ("limit = \"5\"", "limit must be a whole number, such as 5, not \"5\""),
+        ("limit = -1", "limit must be a whole number, such as 5, not -1"),
+        (
+            "limit = 1.5",
+            "limit must be a whole number, such as 5, not a TOML float",
+        ),
+        ("window = 60", "window must be text, such as \"1m\", not 60"),
+        ("burst = true", "burst must be a whole number, such as 5, not true"),
+        (
+            "polcy = \"sliding_log\"",
+            "there is no field 'polcy'; did you mean 'policy'?",
+        ),
+        (
+            "on_failure = \"shut\"",
+            "on_failure must be \"local\", \"open\" or \"closed\", not \"shut\"",
+        ),
+    ] {
+        let name = line.split(' ').next().unwrap_or_default();
+        let others: String = ["limit = 1\n", "window = \"1s\"\n"]
+            .into_iter()
+            .filter(|other| !other.starts_with(name))
+            .collect();
+        assert_eq!(
+            file_error(&format!("{ok}[[rules]]\nid = \"b\"\n{line}\n{others}")),
+            format!("cluster.toml:7: rule 'b': {reason}")
+        );
+    }
+    assert_eq!(
+        file_error("rules = [3]\n"),
+        "cluster.toml:1: rules are written as [[rules]]"
+    );
+    assert_eq!(
+        file_error("[[rule]]\nid = \"b\"\n"),
+        "cluster.toml:1: there is no section 'rule'; did you mean 'rules'?"
+    );
     assert_eq!(
         file_error("[rules]\nid = \"a\"\n"),
         "cluster.toml:1: rules are written as [[rules]]"

@@ -5,8 +5,10 @@
 //! | `member` | what does not change in a life: weight, workers, addresses, protocol versions; JSON |
 //! | `state` | how far it is, and how many departures it has atoned for: `ready 0` |
 //! | `departures` | whose departures it has seen lately, and how many; JSON |
+//! | `files` | hashes of its rules and of its policies: `89ab… cdef…` |
 //! | `view` | the hash of its view, whether all its slots are at home in that, and a hash of its slots: `89ab… true 0` |
 
+use super::files::Files;
 use chitchat::NodeState;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ pub(super) const MEMBER: &str = "member";
 pub(super) const STATE: &str = "state";
 pub(super) const DEPARTURES: &str = "departures";
 pub(super) const VIEW: &str = "view";
+pub(super) const FILES: &str = "files";
 
 /// The longest value that is looked at, in bytes.
 const VALUE_BYTES_MAX: usize = 1 << 14;
@@ -53,8 +56,8 @@ pub struct Home {
 /// What was made of a process's keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// A member, and the hash of its slots.
-    Member(Box<Heard>, u64),
+    /// A member, the hash of its slots, and those of its files if it says them.
+    Member(Box<Heard>, u64, Option<Files>),
     /// It has not said enough yet, or it cannot be read.
     Nothing,
     /// It speaks no version of the protocol that this node does.
@@ -106,7 +109,7 @@ fn read_keys<'a>(id: Incarnation, get: impl Fn(&str) -> Option<&'a str>, version
         view_hash: home.view_hash,
         at_home: home.at_home,
     };
-    Said::Member(Box::new(heard), home.slots_hash)
+    Said::Member(Box::new(heard), home.slots_hash, get(FILES).and_then(Files::read))
 }
 
 /// The value of `member`.
@@ -188,8 +191,11 @@ mod tests {
                 write_departures(vec![("a \"b\" = c".into(), 2), ("é".into(), 1)]),
             ),
             (VIEW, write_home(home)),
+            (FILES, FILES_OF_ONE.write()),
         ])
     }
+
+    const FILES_OF_ONE: Files = Files { rules: 5, policies: 6 };
 
     fn read(keys: &BTreeMap<&'static str, String>, versions: RangeInclusive<u16>) -> Said {
         let id = Incarnation {
@@ -201,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let Said::Member(heard, slots_hash) = read(&keys(), 2..=3) else {
+        let Said::Member(heard, slots_hash, files) = read(&keys(), 2..=3) else {
             panic!("no member")
         };
         let Identity {
@@ -232,7 +238,7 @@ mod tests {
             view_hash: u64::MAX - 1,
             at_home: true,
         };
-        assert_eq!((*heard, slots_hash), (expected, 7));
+        assert_eq!((*heard, slots_hash, files), (expected, 7, Some(FILES_OF_ONE)));
     }
 
     #[test]
@@ -262,12 +268,19 @@ mod tests {
             let mut keys = keys();
             keys.insert(DEPARTURES, bad.to_owned());
             keys.insert(VIEW, bad.to_owned());
-            let Said::Member(heard, slots_hash) = read(&keys, 1..=1) else {
+            keys.insert(FILES, bad.to_owned());
+            let Said::Member(heard, slots_hash, files) = read(&keys, 1..=1) else {
                 panic!("no member")
             };
             assert_eq!(
-                (heard.departures.len(), heard.view_hash, heard.at_home, slots_hash),
-                (0, 0, false, 0),
+                (
+                    heard.departures.len(),
+                    heard.view_hash,
+                    heard.at_home,
+                    slots_hash,
+                    files
+                ),
+                (0, 0, false, 0, None),
                 "{bad:?}"
             );
         }

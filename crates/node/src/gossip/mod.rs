@@ -6,6 +6,7 @@
 
 mod address;
 mod facts;
+mod files;
 mod liveness;
 mod names;
 mod run;
@@ -14,6 +15,7 @@ mod transport;
 
 pub use address::{PeerSockets, advertised};
 pub use facts::{Home, Identity};
+pub use files::Files;
 pub use transport::{DATAGRAM_BYTES_MAX, GossipCounters, Lossy, Seal};
 
 use std::fmt;
@@ -59,6 +61,8 @@ pub struct GossipConfig {
     pub generation: u64,
     /// What it says of itself.
     pub identity: Identity,
+    /// Hashes of its rules and policies.
+    pub files: Files,
     /// Where others reach its gossip.
     pub advertised: SocketAddr,
     /// Other nodes as `host:port`; names are resolved again and again.
@@ -113,6 +117,8 @@ pub struct MemberFacts {
     pub heard: Heard,
     /// A hash of the slots that it holds and their epochs.
     pub slots_hash: u64,
+    /// Hashes of its rules and policies, if it says them.
+    pub files: Option<Files>,
     /// Where its gossip comes from.
     pub gossip: SocketAddr,
     /// How long nothing was heard of it, in milliseconds.

@@ -1,6 +1,7 @@
 //! The gossip thread: it looks at what chitchat knows, several times a second and whenever that changes, and says what follows.
 
 use super::facts::{self, Said};
+use super::files::{Differing, Files};
 use super::liveness::Liveness;
 use super::names::{Answer, Claim, Farewell, Holder, Question, Register, claim};
 use super::transport::{Datagram, GossipTransport, Wire};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
-use tollgate_cluster::{Heard, Incarnation, MemberState, Membership, View};
+use tollgate_cluster::{ALONE_AFTER_US, Heard, Incarnation, MemberState, Membership, View};
 
 /// How often it looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -99,6 +100,9 @@ struct Run {
     rival_since: Option<Instant>,
     nonce: u64,
     refused: HashSet<ChitchatId>,
+    differing: Differing,
+    /// Whether it has been told of others and is not in the ring yet.
+    seeks_others: bool,
 }
 
 /// What was made of one look.
@@ -146,6 +150,7 @@ impl Run {
             ),
             (facts::DEPARTURES, facts::write_departures(Vec::new())),
             (facts::VIEW, facts::write_home(Home::default())),
+            (facts::FILES, config.files.write()),
         ]);
         let register = Arc::new(Register::new(me.clone()));
         let (answers_tx, answers) = mpsc::channel(16);
@@ -194,6 +199,8 @@ impl Run {
             rival_since: None,
             nonce,
             refused: HashSet::new(),
+            differing: Differing::default(),
+            seeks_others: others,
         };
         Ok((run, started))
     }
@@ -281,6 +288,10 @@ impl Run {
         if changed {
             self.announce(&seen);
         }
+        if state == MemberState::Ready && std::mem::take(&mut self.seeks_others) {
+            self.say_if_alone(&seen);
+        }
+        self.compare_files(&seen);
         let view = Arc::clone(self.membership.view());
         let alive = seen
             .alive
@@ -356,10 +367,11 @@ impl Run {
                 look.rivals.push(id.clone());
             }
             match facts::read(state, &self.config.versions) {
-                Said::Member(heard, slots_hash) => {
+                Said::Member(heard, slots_hash, files) => {
                     let facts = MemberFacts {
                         heard: *heard,
                         slots_hash,
+                        files,
                         gossip: id.gossip_advertise_addr,
                         silent_ms,
                     };
@@ -421,6 +433,44 @@ impl Run {
                 silent_ms
             );
         }
+    }
+
+    /// Warns if a node that was to join others has become a cluster of its own.
+    fn say_if_alone(&self, look: &Look) {
+        if look.alive.keys().any(|name| *name != self.me.name) {
+            return;
+        }
+        tracing::warn!(
+            event = "alone",
+            join = self.config.seeds.join(","),
+            "heard nobody of cluster.join in {} s: forming a cluster of its own; if they run, look at the addresses, at what lies \
+             between, and whether all have the same cluster secret",
+            ALONE_AFTER_US / 1_000_000
+        );
+    }
+
+    /// Warns of members whose rules or policies are not those of this node.
+    fn compare_files(&mut self, look: &Look) {
+        let own = self.config.files;
+        let others = look.alive.iter().filter(|(name, _)| **name != self.me.name);
+        let others = others.filter_map(|(_, facts)| Some((facts.heard.member.id.clone(), facts.files?)));
+        for (other, Files { rules, policies }) in self.differing.see(own, others) {
+            let what = match (rules != own.rules, policies != own.policies) {
+                (true, true) => "rules and policies",
+                (true, false) => "rules",
+                (false, _) => "policies",
+            };
+            tracing::warn!(
+                event = "files_differ",
+                name = &*self.me.name,
+                other = &*other.name,
+                what,
+                "these nodes have not the same {what}: a check is decided by those of the node that has its key"
+            );
+        }
+        let (rules, policies) = self.differing.counts(own);
+        self.wire.counters.other_rules.set(rules);
+        self.wire.counters.other_policies.set(policies);
     }
 
     /// Says what has changed, and tells peers at once. Returns whether anything has.

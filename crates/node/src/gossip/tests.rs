@@ -47,6 +47,7 @@ fn config(name: &str, generation: u64, at: SocketAddr, seeds: &[SocketAddr]) -> 
             redirect_listen: None,
             versions: (1, 1),
         },
+        files: Files::default(),
         advertised: at,
         seeds: seeds.iter().map(SocketAddr::to_string).collect(),
         slots: SLOTS,

@@ -38,7 +38,11 @@ pub type Lossy = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 /// What gossip counts.
 #[derive(Debug, Default)]
 pub struct GossipCounters {
-    /// Members that are joining, now. The gossip thread alone writes this and the next three.
+    /// Members that have other rules than this node, now. The gossip thread alone writes this and the next five.
+    pub other_rules: Counter,
+    /// Members that have other policies, now.
+    pub other_policies: Counter,
+    /// Members that are joining, now.
     pub joining: Counter,
     /// Members of the ring, now.
     pub ready: Counter,

@@ -114,6 +114,8 @@ pub struct WorkerCounters {
     pub values: Counter,
     /// Bytes that both take now.
     pub stored_bytes: Counter,
+    /// Bytes that the limits of buckets take now.
+    pub limits_bytes: Counter,
     /// Buckets dropped because they were full again.
     pub expired: Counter,
     /// Buckets dropped for want of memory.
@@ -206,6 +208,7 @@ impl WorkerCounters {
             buckets: Counter::default(),
             values: Counter::default(),
             stored_bytes: Counter::default(),
+            limits_bytes: Counter::default(),
             expired: Counter::default(),
             shed: Counter::default(),
             slot_entries_refused: std::array::from_fn(|_| Counter::default()),

@@ -182,6 +182,15 @@ impl Metrics {
         ] {
             text.sample(name, &[("state", state)], count.get());
         }
+        let name = "tollgate_members_differing";
+        text.family(
+            name,
+            Gauge,
+            "Members of the cluster whose rules, or policies, are not those of this node.",
+        );
+        for (what, count) in [("rules", &gossip.other_rules), ("policies", &gossip.other_policies)] {
+            text.sample(name, &[("what", what)], count.get());
+        }
         let name = "tollgate_gossip_datagrams_total";
         text.family(
             name,
@@ -214,6 +223,13 @@ impl Metrics {
         let name = "tollgate_stored_bytes";
         text.family(name, Gauge, "Bytes of keys, buckets and values in memory, by shard.");
         self.by_shard(text, name, |worker| worker.stored_bytes.get());
+        let name = "tollgate_limits_memory_bytes";
+        text.family(
+            name,
+            Gauge,
+            "Bytes of the different limits in use, and of some kept as a cache, by shard.",
+        );
+        self.by_shard(text, name, |worker| worker.limits_bytes.get());
         let name = "tollgate_script_memory_bytes";
         text.family(
             name,

@@ -2,6 +2,7 @@
 
 use crate::order::{Lost, Order};
 use crate::remote::{Batch, Replies};
+use crate::stretch::Stretch;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tollgate_commands::{CheckQueue, Face, LastCommand, Warmer};
@@ -38,8 +39,8 @@ pub struct TurnBuffers {
     pub(super) sent: Vec<Sent>,
     /// Where commands of this segment have gone, by slot: others for the slot must not overtake them. None on a node that is alone.
     pub(super) sent_slots: HashMap<u16, usize>,
-    /// Whether the turn has not waited for anybody.
-    pub(super) unbroken: bool,
+    /// What the turn has worked since it began, or last let others run; none after it waited for anybody.
+    pub(super) stretch: Option<Stretch>,
 }
 
 /// A batch of a segment.
@@ -71,7 +72,7 @@ impl TurnBuffers {
             order: Order::default(),
             outgoing,
             numbers: vec![0; workers],
-            unbroken: true,
+            stretch: None,
             sent: Vec::new(),
             sent_slots: HashMap::new(),
         }
@@ -85,9 +86,9 @@ impl TurnBuffers {
         }
     }
 
-    /// Whether the turn went through without waiting for other shards or for the policies' next time slice.
-    pub fn was_alone(&self) -> bool {
-        self.unbroken
+    /// What the turn that is over has worked since it last let others run; none if it has waited since.
+    pub fn take_stretch(&mut self) -> Option<Stretch> {
+        self.stretch.take()
     }
 
     /// Empties them, giving back what one large turn needed.
@@ -99,6 +100,7 @@ impl TurnBuffers {
         self.local.shrink_to(KEPT_OUT_BYTES);
         self.order.clear();
         self.sent.clear();
+        self.stretch = None;
         self.sent_slots.clear();
         debug_assert!(self.queue.is_empty() && self.joining.is_empty());
     }

@@ -84,7 +84,9 @@ impl Turn<'_> {
         }
         let mut batches = Vec::with_capacity(self.buffers.sent.len());
         let waits = !self.buffers.sent.is_empty();
-        self.buffers.unbroken &= !waits;
+        if waits {
+            self.broke();
+        }
         let mut in_parts = false;
         for sent in self.buffers.sent.drain(..) {
             batches.push(match sent {
@@ -102,6 +104,7 @@ impl Turn<'_> {
         }
         if waits {
             self.read_clock();
+            self.goes_on();
         }
         if in_parts {
             self.splice_parts(batches).await;
@@ -155,10 +158,11 @@ impl Turn<'_> {
             self.leave_out();
             return;
         }
-        let out = &mut self.buffers.out;
-        if out.is_empty() || out.len() > self.worker.node.config.limits.output_bytes {
+        if self.buffers.out.is_empty() || self.buffers.out.len() > self.worker.node.config.limits.output_bytes {
             return;
         }
+        self.broke();
+        let out = &mut self.buffers.out;
         self.worker.counters().sent_bytes.add(out.len() as u64);
         self.link.phase.set(Phase::Writing);
         // Who is gone is noticed at the end of the turn.

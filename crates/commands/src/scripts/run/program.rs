@@ -14,7 +14,7 @@ use tollgate_protocol::{Request, parse_integer};
 pub(super) enum Program {
     Script(Rc<Compiled>),
     Function(Callable),
-    Load(Loading),
+    Load(Box<Loading>),
 }
 
 impl Program {
@@ -35,7 +35,7 @@ impl Program {
                 (Self::Function(callable), keys)
             }
             ScriptCommand::FunctionLoad | ScriptCommand::FunctionRestore => {
-                (Self::Load(Loading::new(functions, command, request)?), 0)
+                (Self::Load(Box::new(Loading::new(functions, command, request)?)), 0)
             }
             ScriptCommand::Eval | ScriptCommand::EvalSha | ScriptCommand::EvalRo | ScriptCommand::EvalShaRo => {
                 let keys = count_keys(request, CommandError::NotAnInteger)?;

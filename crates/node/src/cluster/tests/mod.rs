@@ -6,6 +6,7 @@ mod keeping;
 mod peer;
 
 use crate::config::{Config, Sources};
+use crate::gossip::Files;
 use crate::metrics::Metrics;
 use crate::node::{Node, Parts};
 use crate::remote::{Batch, Replies};
@@ -36,7 +37,7 @@ fn with_worker(test: impl AsyncFnOnce(Rc<Worker>, Inbox)) {
     let names = policies.iter().map(|policy| policy.name.clone()).collect();
     let metrics = Arc::new(Metrics::new("a", 1, names));
     let bound = crate::gossip_thread::bind(&config).unwrap().unwrap();
-    let (cluster, _listener) = bound.start(&config, listen, None, &metrics).unwrap();
+    let (cluster, _listener) = bound.start(&config, listen, None, Files::default(), &metrics).unwrap();
     let clock = crate::clock::NodeClock::start();
     let (outboxes, mut inboxes) = server::channels(&config, 1);
     let about = server::about(&config, &clock, listen, 1);

@@ -5,6 +5,7 @@
 
 use crate::loans::Keys;
 use crate::peers::{Answer, ReplyHandle};
+use crate::steps::Length;
 use crate::stretch::Stretch;
 use crate::worker::Worker;
 use std::collections::HashMap;
@@ -170,9 +171,15 @@ impl Worker {
         let mut run = run.change_of(version);
         let mut keys = Keys::new(self, number);
         loop {
-            let stretch = Stretch::long();
-            let step = self.script_slice(&mut run, &mut keys, request, &mut out);
-            run.note_spent(stretch.end(self.counters()));
+            let step = {
+                let _pass = self.steps.pass(Length::Unknown).await;
+                let stretch = Stretch::long();
+                let step = self.script_slice(&mut run, &mut keys, request, &mut out);
+                let took = stretch.end(self.counters());
+                run.note_spent(took);
+                self.steps.note(Length::Unknown, took);
+                step
+            };
             match step {
                 ScriptStep::Done => break,
                 ScriptStep::Yield => tokio::task::yield_now().await,
