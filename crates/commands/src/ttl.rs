@@ -18,7 +18,7 @@ impl Present {
     /// Milliseconds for which it still exists, rounded up; nothing if for ever.
     fn left_ms(&self) -> Option<u64> {
         let left_us = self.until.exact_us()?.saturating_sub(self.clock_us.into());
-        // At most what an expiry has of milliseconds, which is below 2^63.
+        // At most what an expiry has of milliseconds.
         u64::try_from(left_us.div_ceil(1_000)).ok()
     }
 }

@@ -7,13 +7,13 @@ pub const EXPIRY_UNIT_US: u64 = 1 << 16;
 ///
 /// The store keeps 4 bytes of it: it is rounded up to a multiple of [`EXPIRY_UNIT_US`] after the store's base, and what
 /// lies more than 8.9 years after the base is kept as [`Expiry::NEVER`]. So an entry may stay longer than asked, never
-/// shorter. Of a value, [`Stored`](crate::Stored) has it exactly: to the microsecond up to the year 292,000 of the clock, and to the millisecond
-/// for the 292 million years after, as Redis does.
+/// shorter. Of a value, [`Stored`](crate::Stored) has it exactly: to the microsecond up to the year 146,000 of the clock, and to the millisecond
+/// for the 438 million years after, which is more than Redis has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expiry(u64);
 
 /// From this on, the rest is milliseconds rather than microseconds: all of these times are later than any of those.
-const LATE: u64 = 1 << 63;
+const LATE: u64 = 1 << 62;
 
 impl Expiry {
     /// The entry is never dropped by a sweep.
@@ -36,14 +36,14 @@ impl Expiry {
         }
     }
 
-    /// As [`Expiry::from_us`], for times that may be later. The last is 292 million years away.
+    /// As [`Expiry::from_us`], for times that may be later. The last is 438 million years away.
     pub const fn from_exact_us(us: u128) -> Expiry {
         if us < LATE as u128 {
             return Expiry(us as u64);
         }
         let ms = us / 1_000;
-        let last_ms = (LATE - 2) as u128;
-        Expiry(LATE | if ms > last_ms { last_ms } else { ms } as u64)
+        let last_ms = (u64::MAX - 1 - LATE) as u128;
+        Expiry(LATE + if ms > last_ms { last_ms } else { ms } as u64)
     }
 
     /// As [`Expiry::to_us`], without a bound.
@@ -134,7 +134,7 @@ mod tests {
             prop_assert!(first <= second || a > b);
             let kept = first.exact_us().unwrap();
             prop_assert!(kept <= a && a - kept < 1_000);
-            prop_assert!(kept == a || a >= 1 << 63);
+            prop_assert!(kept == a || a >= 1 << 62);
             prop_assert_eq!(Expiry::from_exact_us(kept), first);
             prop_assert_eq!(Expiry::from_bits(first.to_bits()), first);
             prop_assert!(first < Expiry::NEVER);
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(Expiry::NEVER.exact_us(), None);
         let longest = Expiry::from_exact_us(u128::MAX);
         assert!(longest < Expiry::NEVER && longest.to_us() == Some(u64::MAX - 1));
-        assert_eq!(longest.exact_us(), Some(((1 << 63) - 2) * 1_000));
+        assert_eq!(longest.exact_us(), Some(u128::from(u64::MAX - 1 - LATE) * 1_000));
         // As in the frames of peers from the beginning.
         assert_eq!(Expiry::from_us(1_234_567).to_bits(), 1_234_567);
         assert_eq!(Expiry::NEVER.to_bits(), u64::MAX);

@@ -36,13 +36,16 @@ fn unpack_from(stack: &Stack, limit: i64, offset: i64, is_offset_returned: bool)
     let text = stack.check_bytes(1, "unpack")?;
     if offset < 0 || limit < 0 {
         return Err(Fail::text(format!(
-            "Invalid request to unpack with offset of {offset} and limit of {}.",
+            "Invalid request to unpack with offset of {} and limit of {}.",
+            // As Redis shows them.
+            offset as i32,
             text.len()
         )));
     }
     if offset > text.len() as i64 {
         return Err(Fail::text(format!(
-            "Start offset {offset} greater than input length {}.",
+            "Start offset {} greater than input length {}.",
+            offset as i32,
             text.len()
         )));
     }
