@@ -294,7 +294,7 @@ impl Outcome {
             let sums = self.sums();
             assert_eq!(sums.excess, 0, "{}: {sums:?}", self.scenario);
             // A moving slot's clock stands still for the time of the way.
-            assert!(sums.short * 50 <= sums.model, "{}: {sums:?}", self.scenario);
+            assert!(sums.short * 20 <= sums.model, "{}: {sums:?}", self.scenario);
         }
         let (lost, doubled) = (&self.records.lost, &self.records.doubled);
         assert!(

@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn limits_count_against_the_bound() {
-        const BOUND: usize = 4 << 20;
+        const BOUND: usize = 16 << 20;
         let mut shards = TestShards::new(1);
         shards.shards[0].max_memory_bytes = BOUND;
         let mut most_bytes = 0;
-        for number in 0..60_000 {
+        for number in 0..200_000 {
             shards.run(&format!("RL.CHECK key:{number} LIMIT {} PER 1h", 10 + number));
             let shard = &shards.shards[0];
             most_bytes = most_bytes.max(shard.store.bytes() + shard.policies.params_bytes());

@@ -69,6 +69,8 @@ pub(crate) struct Interner {
 
 /// Entries without references that are kept as a cache, when nothing wants their place.
 const CACHED_MAX: usize = 4096;
+/// How many times the memory that entries need they may take before the cache is given up for it.
+const SPARSE: usize = 4;
 /// Of those beyond, how many are looked at when one more is interned. Two, so that they become fewer.
 const LOOKED_AT: usize = 2;
 
@@ -116,17 +118,22 @@ impl Interner {
     }
 
     /// Gives back what is cached beyond the bound, looking at `most` at most. Answers whether there may be more.
+    ///
+    /// What is cached is anywhere in memory that many more have used. If that is much more than the cache is worth, it goes, too.
     pub(crate) fn trim(&mut self, most: usize) -> bool {
+        let is_sparse = self.bytes() > SPARSE * Self::BYTES_EACH * self.in_use.max(CACHED_MAX);
+        let kept = if is_sparse { 0 } else { CACHED_MAX };
+        let mut has_evicted = false;
         for _ in 0..most {
-            if self.unused.len() <= CACHED_MAX {
+            if self.unused.len() <= kept {
                 break;
             }
-            self.evict_first();
+            has_evicted |= self.evict_first();
         }
         if self.unused.len() < self.unused.capacity() / 8 {
             self.unused.shrink_to(2 * self.unused.len().max(CACHED_MAX));
         }
-        self.unused.len() > CACHED_MAX
+        self.unused.len() > CACHED_MAX || is_sparse && has_evicted
     }
 
     /// Frees the place of the entry that has been without references for longest. Each call looks at most once at every

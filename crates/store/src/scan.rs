@@ -25,9 +25,13 @@ const POSITION_END: u64 = 1 << POSITION_BITS;
 /// doubles; what is left without these bits fits the 53 that a double holds, and no step is lost by leaving them out.
 const POSITION_STEP: u64 = 1 << 9;
 
-/// The top 39 bits of a hash, as a position.
-fn position_of(hash: u64) -> u64 {
-    (hash >> (64 - POSITION_BITS)) & !(POSITION_STEP - 1)
+/// As [`POSITION_STEP`], in a scan of one slot: what names a place in it has the top 31 bits of a hash, which leaves room for more
+/// in a cursor. Steps end between two such places, so that nothing comes twice.
+const SLOT_POSITION_STEP: u64 = 1 << 17;
+
+/// The top bits of a hash, as a position that is a multiple of `step`.
+fn position_of(hash: u64, step: u64) -> u64 {
+    (hash >> (64 - POSITION_BITS)) & !(step - 1)
 }
 
 /// Where a scan goes on: a slot, and the top 39 bits of a hash in it, in 62 bits of which the low 9 are 0. It stays good
@@ -102,7 +106,7 @@ impl Store {
                 if !is_held {
                     break;
                 }
-                let next = self.scan_page(table, map, position, &mut want, &mut |entry| {
+                let next = self.scan_page((table, map), (position, POSITION_STEP), &mut want, &mut |entry| {
                     show(view_of(self.base, index as u8, (slot, Role::Held), entry));
                 });
                 match next {
@@ -122,7 +126,8 @@ impl Store {
         Some(cursor)
     }
 
-    /// As [`Store::scan`], of the slot of the cursor alone, whatever the store is to it. `None` at its end.
+    /// As [`Store::scan`], of the slot of the cursor alone, whatever the store is to it; of the position in the cursor the top 31 bits
+    /// count. `None` at its end.
     pub fn scan_slot(
         &self,
         keyspace: Keyspace,
@@ -136,9 +141,9 @@ impl Store {
         let table = &self.tables[index];
         let map = table.maps.get(self.local(slot)).filter(|map| map.live() > 0)?;
         let mut want = want.max(1);
-        let mut position = cursor.position();
+        let mut position = cursor.position() & !(SLOT_POSITION_STEP - 1);
         while want > 0 {
-            position = self.scan_page(table, map, position, &mut want, &mut |entry| {
+            position = self.scan_page((table, map), (position, SLOT_POSITION_STEP), &mut want, &mut |entry| {
                 show(view_of(self.base, index as u8, (slot, role), entry));
             })?;
         }
@@ -149,9 +154,8 @@ impl Store {
     /// starts, in this page or the next of the map.
     fn scan_page(
         &self,
-        table: &Table,
-        map: &SlotMap,
-        position: u64,
+        (table, map): (&Table, &SlotMap),
+        (position, step): (u64, u64),
         want: &mut usize,
         show: &mut dyn FnMut(crate::entry::EntryRef),
     ) -> Option<u64> {
@@ -159,15 +163,20 @@ impl Store {
         let head = map.page(map.page_of(hash));
         let page = head.view(&table.arena);
         let (start, end) = map.hash_range(hash);
-        let end = end.map(position_of);
-        if position == position_of(start) && usize::from(head.live) <= *want {
+        let end = end.map(|end| position_of(end, step));
+        if position == position_of(start, step) && usize::from(head.live) <= *want {
             *want -= usize::from(head.live);
             page.spots().for_each(|spot| show(page.entry(spot.offset)));
             return end;
         }
         let mut rest: Vec<(u64, u16)> = page
             .spots()
-            .map(|spot| (position_of(page.entry(spot.offset).hash(&self.hasher)), spot.offset))
+            .map(|spot| {
+                (
+                    position_of(page.entry(spot.offset).hash(&self.hasher), step),
+                    spot.offset,
+                )
+            })
             .filter(|&(at, _)| at >= position)
             .collect();
         if rest.len() <= *want {
@@ -180,7 +189,7 @@ impl Store {
             .filter(|&&(at, _)| at <= last)
             .for_each(|&(_, offset)| show(page.entry(offset)));
         *want = 0;
-        let next = last + POSITION_STEP;
+        let next = last + step;
         (next < POSITION_END).then_some(next)
     }
 

@@ -127,6 +127,11 @@ pub(super) async fn claim(
         Holder::Nobody => {}
         Holder::Other { generation, gossip } => {
             above = generation;
+            // Another number: other seeds' answers to the first question are still coming.
+            let question = Question {
+                nonce: nonce.wrapping_add(1),
+                ..question
+            };
             // At this node's own address there is no other process.
             if gossip != own
                 && let Some((at, Holder::Me { .. })) = ask(wire, &question, &[gossip]).await
@@ -138,13 +143,14 @@ pub(super) async fn claim(
     Claim::Free { above }
 }
 
-/// The first answer to a question, and whose it is.
+/// The first answer to a question that names a holder, and whose it is; if all say that there is none, or no more come in a while, that.
 async fn ask(wire: &Wire, question: &Question, of: &[SocketAddr]) -> Option<(SocketAddr, Holder)> {
     if of.is_empty() {
         return None;
     }
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let end = Instant::now() + ANSWER_LIMIT;
+    let mut nobody = HashMap::new();
     while Instant::now() < end {
         for &seed in of {
             wire.send(seed, &Datagram::Question(question.clone())).await;
@@ -152,7 +158,16 @@ async fn ask(wire: &Wire, question: &Question, of: &[SocketAddr]) -> Option<(Soc
         let round = (Instant::now() + ASK_INTERVAL).min(end);
         while let Ok((from, datagram)) = timeout_at(round, wire.receive(&mut buffer)).await {
             match datagram {
-                Datagram::Answer(answer) if answer.nonce == question.nonce => return Some((from, answer.holder)),
+                Datagram::Answer(answer) if answer.nonce == question.nonce => match answer.holder {
+                    // One that has just started knows nobody yet.
+                    Holder::Nobody => {
+                        nobody.insert(from, answer.holder);
+                        if nobody.len() >= of.len() {
+                            return Some((from, answer.holder));
+                        }
+                    }
+                    holder => return Some((from, holder)),
+                },
                 // Two that start at once: the earlier one has the name.
                 Datagram::Question(other)
                     if other.name == question.name
@@ -165,6 +180,9 @@ async fn ask(wire: &Wire, question: &Question, of: &[SocketAddr]) -> Option<(Soc
                 }
                 _ => {}
             }
+        }
+        if let Some(answer) = nobody.drain().next() {
+            return Some(answer);
         }
     }
     None
@@ -231,6 +249,11 @@ mod tests {
         assert_eq!(asks("a", &[taken]).await, Claim::Taken { at: taken });
         let seed = node("b", 8, &[("a", 7, taken)]).await;
         assert_eq!(asks("a", &[seed]).await, Claim::Taken { at: taken });
+        // Whoever of several answers first, and whatever those say that come later.
+        let (same, unaware) = (node("c", 9, &[("a", 7, taken)]).await, node("d", 10, &[]).await);
+        for _ in 0..20 {
+            assert_eq!(asks("a", &[seed, same, unaware]).await, Claim::Taken { at: taken });
+        }
     }
 
     #[tokio::test]
