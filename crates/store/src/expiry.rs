@@ -7,7 +7,7 @@ pub const EXPIRY_UNIT_US: u64 = 1 << 16;
 ///
 /// The store keeps 4 bytes of it: it is rounded up to a multiple of [`EXPIRY_UNIT_US`] after the store's base, and what
 /// lies more than 8.9 years after the base is kept as [`Expiry::NEVER`]. So an entry may stay longer than asked, never
-/// shorter. Of a value, [`Stored`](crate::Stored) has it exactly: to the microsecond up to the year 146,000 of the clock, and to the millisecond
+/// shorter. Of a value, [`StoredValue`](crate::StoredValue) has it exactly: to the microsecond up to the year 146,000 of the clock, and to the millisecond
 /// for the 438 million years after, which is more than Redis has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expiry(u64);
