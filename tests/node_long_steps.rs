@@ -361,7 +361,7 @@ fn prepare_long_step(client: &mut Client, way: &str, comment: &str) -> Vec<Strin
 #[test]
 fn others_wait_for_one_long_step_of_many() {
     const SCRIPTS: usize = 16;
-    let bounds = ["script.step_ms=60000", "script.budget_ms=60000"].map(|bound| ["--set", bound]);
+    let bounds = ["script.step_ms=10000", "script.budget_ms=60000"].map(|bound| ["--set", bound]);
     let node = Node::start(&[&["--workers", "1"][..], &bounds.concat()].concat());
     let [mut busy, mut other] = [node.client(), node.client()];
     let mut clients: Vec<Client> = (0..SCRIPTS).map(|_| node.client()).collect();
@@ -401,7 +401,7 @@ fn others_wait_for_one_long_step_of_many() {
 #[test]
 fn the_longest_stretch_is_that_of_a_script() {
     for way in WAYS {
-        let node = Node::start(&["--workers", "1", "--set", "script.step_ms=60000"]);
+        let node = Node::start(&["--workers", "1", "--set", "script.step_ms=10000"]);
         let mut client = node.client();
         client.line("PING");
         let command = prepare_long_step(&mut client, way, "");
