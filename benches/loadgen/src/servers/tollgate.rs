@@ -39,7 +39,7 @@ pub fn start(options: &Options) -> Result<Server> {
     start_on(SERVER_CORE, options)
 }
 
-/// As [`start`], on that core.
+/// As `start`, on that core.
 pub fn start_on(core: usize, options: &Options) -> Result<Server> {
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
