@@ -76,12 +76,14 @@ impl Work {
         }
     }
 
-    /// Whether it waits for others: for a key that somebody else has, for a slot, for another node. Nothing of it is done then.
+    /// Whether it waits for others: for a key that somebody else has, for a slot, for another node, for its turn. Nothing of it is done then.
     pub fn waits(&self) -> bool {
         match self {
+            // Once it has begun it may want a key that is held.
+            Self::Turn => true,
             Self::Held(_) | Self::Closing(_) | Self::Elsewhere(_) | Self::UnknownScript | Self::Apart => true,
             Self::Script(script) => script.needs.is_some(),
-            Self::Ready | Self::Turn | Self::Borrow | Self::Rest(..) => false,
+            Self::Ready | Self::Borrow | Self::Rest(..) => false,
         }
     }
 }
