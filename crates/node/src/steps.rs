@@ -126,19 +126,6 @@ impl Drop for Pass {
     }
 }
 
-/// Goes on behind all that is ready now. What has yielded goes on in any order.
-async fn go_last() {
-    let mut has_waited = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 impl Worker {
     /// Opens what a long step has closed, once the sockets were looked at.
     pub async fn run_steps(self: Rc<Self>) {
@@ -152,9 +139,8 @@ impl Worker {
                 }
             })
             .await;
-            // The runtime looks at the sockets before it goes on with what has yielded.
+            // The runtime looks at the sockets before it goes on with what has yielded, and goes on with that last.
             tokio::task::yield_now().await;
-            go_last().await;
             steps.open();
         }
     }
