@@ -126,6 +126,19 @@ impl Drop for Pass {
     }
 }
 
+/// Goes on behind all that is ready now. What has yielded goes on in any order.
+async fn go_last() {
+    let mut has_waited = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 impl Worker {
     /// Opens what a long step has closed, once the sockets were looked at.
     pub async fn run_steps(self: Rc<Self>) {
@@ -139,8 +152,9 @@ impl Worker {
                 }
             })
             .await;
-            // The runtime looks at the sockets before it goes on with what has yielded, and goes on with that last.
+            // The runtime looks at the sockets before it goes on with what has yielded.
             tokio::task::yield_now().await;
+            go_last().await;
             steps.open();
         }
     }
